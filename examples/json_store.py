@@ -45,15 +45,15 @@ class Book(Tables):
         for entry in content["journal"]:
             self.chains.setdefault(entry[0], []).append(Entry(*entry))
         for values, steps in content["runs"]:
-            self.run_table.put(run_of(values))
-            self.run_table.add(values["id"], [Step(*step) for step in steps])
-        self.record_table.apply(content["records"])
+            self.put_run(run_of(values))
+            self.add_steps(values["id"], [Step(*step) for step in steps])
+        self.put_records(content["records"])
 
     def text(self) -> str:
         journal = [entry for chain in self.chains.values() for entry in chain]
-        runs = [(run_values(kept.run), kept.steps) for kept in self.run_table.everything()]
+        runs = [(run_values(self.runs[run_id]), self.steps.get(run_id, [])) for run_id in self.run_ids]
         parts = {"requests": list(self.rows.values()), "schemas": self.schemas, "journal": journal, "runs": runs}
-        return json.dumps(parts | {"records": self.record_table.everything()})
+        return json.dumps(parts | {"records": self.all_records()})
 
     def keep(self, row: Row) -> None:
         self.put(row, row.key_digest, row.effect_digest)

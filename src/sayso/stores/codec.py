@@ -97,6 +97,16 @@ def _owner(owner: str, column: str) -> str:
     return f"the {name} record {owner}" if table == "record" else f"{'run' if table == 'step' else 'request'} {owner}"
 
 
+def record_column(kind: str) -> str:
+    """Return the place, beside the key, to which the encrypted body of a record is bound."""
+    return f"record/{kind}"
+
+
+def step_column(n: int, place: str) -> str:
+    """Return the place, beside the run, to which the encrypted body of a step is bound."""
+    return f"step/{n}/{place}"
+
+
 def _cipher(key: str) -> Any:
     try:
         raw = base64.b64decode(key, altchars=b"-_", validate=True)  # a mistyped key must be an error, not another key

@@ -24,9 +24,9 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
-from sayso.stores.codec import Row, Seal, anchor_of, legible, request_of, sealed, verify_row
+from sayso.stores.codec import Row, Seal, anchor_of, legible, request_of, sealed, step_column, verify_row
 from sayso.stores.jsonl_file import JsonlFile
-from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values, step_column
+from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values
 from sayso.stores.processes import Bell, Watched, Watcher, forget_after_fork
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
@@ -41,7 +41,6 @@ class JsonlState(Tables):
 
     def __init__(self, seal: Seal) -> None:
         super().__init__(seal)
-        self._seal = seal
         self.schemas: dict[str, str] = {}
         self._known: dict[str, Request] = {}
         self._verified = set[str]()  # requests that are known to match the journal
@@ -59,12 +58,12 @@ class JsonlState(Tables):
             self.chains.setdefault(entry[0], []).append(Entry(*entry))
             self._verified.discard(entry[3])
         for run in line.get("runs", ()):
-            self.run_table.put(run_of(run))
+            self.put_run(run_of(run))
         for run_id, _, place, body, waits in line.get("steps", ()):
-            self.run_table.add(run_id, (Step(place, body, waits),))
+            self.add_steps(run_id, (Step(place, body, waits),))
         for run_id in line.get("dropped", ()):
-            self.run_table.drop(run_id)
-        self.record_table.apply(line.get("records", ()))
+            self.drop_steps(run_id)
+        self.put_records(line.get("records", ()))
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield lines that describe the whole state, and nothing that is no longer true."""
@@ -73,10 +72,11 @@ class JsonlState(Tables):
             yield {"asked": [{name: value for name, value in row._asdict().items() if value is not None}]}
         for chain in self.chains.values():
             yield {"journal": chain}
-        for run, steps in ((kept.run, kept.steps) for kept in self.run_table.everything()):
+        for run in map(self.runs.__getitem__, self.run_ids):
+            steps = self.steps.get(run.id, ())
             written = [(run.id, n, step.place, step.body, step.waits) for n, step in enumerate(steps, 1)]
             yield {"runs": [run_values(run)], "steps": written}
-        yield {"records": self.record_table.everything()}
+        yield {"records": self.all_records()}
 
     def remember(self, request: Request) -> None:
         """Cache the request of a row that was just written and applied."""
@@ -97,7 +97,7 @@ class JsonlState(Tables):
             row = self.rows.get(request_id)
             if row is None:
                 raise errors.RequestNotFoundError(request_id)
-            known = self._known[request_id] = request_of(row, self._seal, self._schema)
+            known = self._known[request_id] = request_of(row, self.seal, self._schema)
         return known
 
     def _schema(self, digest: str) -> str:
@@ -112,7 +112,7 @@ class JsonlState(Tables):
             return True
         row = self.rows[request_id]
         newest = next((e for e in reversed(self.chains.get(row.run_id, ())) if e.request_id == request_id), None)
-        if not verify_row(row, None if newest is None else (newest.link, newest.detail), self._seal):
+        if not verify_row(row, None if newest is None else (newest.link, newest.detail), self.seal):
             return False
         self._verified.add(request_id)
         return True
@@ -123,7 +123,7 @@ class JsonlState(Tables):
         return (chain[-1].seq, chain[-1].link) if chain else (0, first_link(run_id))
 
     def anchor(self, request_id: str) -> Anchor:
-        return anchor_of(self.rows[request_id], self._seal)
+        return anchor_of(self.rows[request_id], self.seal)
 
     def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         """Return a value for each of these requests that differs after every change."""
@@ -155,7 +155,7 @@ class JsonlTransaction(TableTransaction):
         steps = [
             (run_id, n, step.place, self._seal.close(step.body, run_id, step_column(n, step.place)), step.waits)
             for run_id, added in self.steps.items()
-            for n, step in enumerate(added, self._state.run_table.count_steps(run_id) + 1)
+            for n, step in enumerate(added, len(self._state.steps.get(run_id, ())) + 1)
         ]
         if steps:
             self._line["steps"] = steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from types import MappingProxyType
@@ -22,9 +22,11 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store, Transaction
-from sayso.stores.codec import Seal, altered
+from sayso.stores.codec import Seal, altered, record_column
 from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
 from sayso.stores.transaction import RecordRow
+
+Written = tuple[str, str, str | None, int | None]  # kind, key, stored body (None: dropped), due
 
 
 class Tables(ABC):
@@ -33,8 +35,9 @@ class Tables(ABC):
     Attributes:
         rows: Requests by id, in the order in which they were asked, in the store's own form.
         chains: The journal by run.
-        run_table: The runs.
-        record_table: The records.
+        runs, steps: The runs, and their steps, by run.
+        run_ids: The ids of the runs, in the order in which they were first stored; cursors are positions in this list.
+        records: The records by kind and key, with encrypted bodies.
         ids: The ids of the requests; cursors are positions in this list, from 1.
         live: The positions of requests that are not final.
         holders: The ids of requests that hold, by fingerprint.
@@ -43,13 +46,18 @@ class Tables(ABC):
     def __init__(self, seal: Seal) -> None:
         self.rows: dict[str, Any] = {}
         self.chains: dict[str, Any] = {}
-        self.run_table = RunTable(self._is_decided)
-        self.record_table = RecordTable(seal)
+        self.seal = seal
+        self.runs: dict[str, RunRecord] = {}
+        self.steps: dict[str, list[Step]] = {}
+        self.run_ids: list[str] = []
+        self.records: dict[str, dict[str, RecordRow]] = {}
         self.ids: list[str] = []
         self.live: dict[str, int] = {}
         self.holders: dict[str, str] = {}
         self._keys: dict[str, str] = {}  # ids by the digest of run and key
         self._effects: dict[str, list[str]] = {}  # ids in the order of asking, by the digest of the effect
+        self._waits: dict[str, dict[str, str]] = {}  # ids of requests, by run and place
+        self._open: dict[str, None] = {}  # runs that have not ended
 
     def put(self, row: Any, key: str | None, effect: str | None) -> None:
         """Store a new or changed request; the digests of its key and effect matter for a new one only."""
@@ -103,83 +111,42 @@ class Tables(ABC):
         row = self.rows.get(request_id)
         return row is not None and row.state not in NOT_DECIDED
 
+    # -- runs ------------------------------------------------------------------------------------------------------
 
-class RunTable:
-    """The runs of a store.
-
-    Args:
-        is_decided: Whether the request with this id lets a run continue that waits for it.
-    """
-
-    def __init__(self, is_decided: Callable[[str], bool]) -> None:
-        self._is_decided = is_decided
-        self._runs: dict[str, RunRecord] = {}
-        self._ids: list[str] = []  # in the order in which they were first stored; cursors are positions in this list
-        self._steps: dict[str, list[Step]] = {}
-        self._waits: dict[str, dict[str, str]] = {}
-        self._open: dict[str, None] = {}  # runs that have not ended
-
-    def find(self, run_id: str) -> RunRecord | None:
-        """Return a run, if there is one."""
-        return self._runs.get(run_id)
-
-    def count_steps(self, run_id: str) -> int:
-        """Return how many steps a run has."""
-        return len(self._steps.get(run_id, ()))
-
-    def put(self, run: RunRecord) -> None:
+    def put_run(self, run: RunRecord) -> None:
         """Store a new or changed run."""
-        if run.id not in self._runs:
-            self._ids.append(run.id)
-        self._runs[run.id] = run
+        if run.id not in self.runs:
+            self.run_ids.append(run.id)
+        self.runs[run.id] = run
         if run.state is RunState.ENDED:
             self._open.pop(run.id, None)
         else:
             self._open[run.id] = None
 
-    def add(self, run_id: str, steps: Sequence[Step]) -> None:
+    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
         """Add steps to a run."""
-        self._steps.setdefault(run_id, []).extend(steps)
+        self.steps.setdefault(run_id, []).extend(steps)
         waits = self._waits.setdefault(run_id, {})
         for step in steps:
             waits.pop(step.place, None)
             if step.waits is not None:
                 waits[step.place] = step.waits
 
-    def drop(self, run_id: str) -> None:
+    def drop_steps(self, run_id: str) -> None:
         """Remove all steps of a run."""
-        self._steps.pop(run_id, None)
+        self.steps.pop(run_id, None)
         self._waits.pop(run_id, None)
 
-    def kept(self, run_id: str) -> RunSnapshot:
+    def snapshot(self, run_id: str) -> RunSnapshot:
         """Return a run and its steps; raises `RunNotFoundError`."""
-        run = self._runs.get(run_id)
+        run = self.runs.get(run_id)
         if run is None:
             raise errors.RunNotFoundError(run_id)
-        return RunSnapshot(run, tuple(self._steps.get(run_id, ())))
+        return RunSnapshot(run, tuple(self.steps.get(run_id, ())))
 
-    def everything(self) -> Iterator[RunSnapshot]:
-        """Yield all runs in the order in which they were first stored."""
-        return map(self.kept, self._ids)
-
-    def page(self, wanted: RunFilter, cursor: str | None, limit: int) -> tuple[Sequence[RunRecord], str | None]:
-        """Return runs, newest first; see `sayso.stores.program.ProgramStore.runs`."""
-        before = read_cursor(cursor)
-        end = len(self._ids) if before is None else min(before - 1, len(self._ids))
-        found: list[tuple[int, RunRecord]] = []
-        for place in range(end, 0, -1):
-            run = self._runs[self._ids[place - 1]]
-            if _passes(run, wanted):
-                found.append((place, run))
-            if len(found) > limit:
-                break
-        return [run for _, run in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
-
-    def ready(self, names: Collection[str], limit: int) -> Sequence[str]:
+    def ready_runs(self, names: Collection[str], limit: int) -> Sequence[str]:
         """Return the ids of runs that can continue; see `sayso.stores.program.ProgramStore.ready_runs`."""
-        wanted = frozenset(names)
-        runs = (run for run in map(self._runs.__getitem__, self._open) if run.name in wanted)
-        found = [run for run in runs if self._is_ready(run)]
+        found = [run for run in map(self.runs.__getitem__, self._open) if run.name in names and self._is_ready(run)]
         return [run.id for run in sorted(found, key=lambda run: run.updated_at)[:limit]]
 
     def _is_ready(self, run: RunRecord) -> bool:
@@ -191,10 +158,37 @@ class RunTable:
             case _:
                 return True
 
+    # -- records ---------------------------------------------------------------------------------------------------
 
-def _passes(run: RunRecord, wanted: RunFilter) -> bool:
-    is_wanted = (not wanted.states or run.state in wanted.states) and (not wanted.ids or run.id in wanted.ids)
-    return is_wanted and wanted.name in {None, run.name}
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record with its body decrypted."""
+        row = self.records.get(kind, {}).get(key)
+        return None if row is None else self._opened(row)
+
+    def find_records(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
+        """Return records; see `sayso.stores.transaction.RecordVerbs.records`."""
+        rows = self.records.get(kind, {}).values()
+        if due_by is None:
+            found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)
+        else:
+            dated = ((row.due, row.key, row) for row in rows if row.due is not None and row.due <= due_by)
+            found = [row for _, _, row in heapq.nsmallest(limit, dated)]
+        return [self._opened(row) for row in found]
+
+    def put_records(self, written: Iterable[Written]) -> None:
+        """Apply what a transaction wrote; raises `LookupError`, `TypeError` or `ValueError` if it is not valid."""
+        for kind, key, body, due in written:
+            if body is None:
+                self.records.get(kind, {}).pop(key, None)  # it may have been put and dropped in one transaction
+            else:
+                self.records.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
+
+    def all_records(self) -> list[RecordRow]:
+        """Return all records, with encrypted bodies."""
+        return [row for kind in self.records.values() for row in kind.values()]
+
+    def _opened(self, row: RecordRow) -> RecordRow:
+        return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
 
 
 def run_values(run: RunRecord) -> dict[str, Any]:
@@ -210,64 +204,6 @@ def run_of(values: Mapping[str, Any]) -> RunRecord:
         fields[name] = instant(fields[name])
     fields["state"] = RunState(fields["state"])
     return RunRecord(**fields)
-
-
-Written = tuple[str, str, str | None, int | None]  # kind, key, stored body (None: dropped), due
-
-
-def record_column(kind: str) -> str:
-    """Return the place, beside the key, to which the encrypted body of a record is bound."""
-    return f"record/{kind}"
-
-
-def step_column(n: int, place: str) -> str:
-    """Return the place, beside the run, to which the encrypted body of a step is bound."""
-    return f"step/{n}/{place}"
-
-
-class RecordTable:
-    """The records of a store.
-
-    Args:
-        seal: Encrypts and decrypts bodies.
-
-    Attributes:
-        kinds: The stored records by kind and key, with encrypted bodies.
-    """
-
-    def __init__(self, seal: Seal) -> None:
-        self.seal = seal
-        self.kinds: dict[str, dict[str, RecordRow]] = {}
-
-    def find(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record with its body decrypted."""
-        row = self.kinds.get(kind, {}).get(key)
-        return None if row is None else self._opened(row)
-
-    def rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        """Return records; see `sayso.stores.transaction.RecordVerbs.records`."""
-        rows = self.kinds.get(kind, {}).values()
-        if due_by is None:
-            found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)
-        else:
-            dated = ((row.due, row.key, row) for row in rows if row.due is not None and row.due <= due_by)
-            found = [row for _, _, row in heapq.nsmallest(limit, dated)]
-        return [self._opened(row) for row in found]
-
-    def apply(self, written: Iterable[Written]) -> None:
-        """Apply what a transaction wrote; raises `LookupError`, `TypeError` or `ValueError` if it is not valid."""
-        for kind, key, body, due in written:
-            if body is None:
-                self.kinds.get(kind, {}).pop(key, None)  # it may have been put and dropped in one transaction
-            else:
-                self.kinds.setdefault(kind, {})[key] = RecordRow(kind, key, body, due)
-
-    def everything(self) -> list[RecordRow]:
-        """Return all records, with encrypted bodies."""
-        return [row for kind in self.kinds.values() for row in kind.values()]
-
-    def _opened(self, row: RecordRow) -> RecordRow:
-        return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
 
 
 class TableStore(Store):
@@ -351,25 +287,35 @@ class TableStore(Store):
 
     def get_run(self, run_id: str) -> RunSnapshot:
         with self._lock:
-            return self._tables().run_table.kept(run_id)
+            return self._tables().snapshot(run_id)
 
     def runs(
         self, wanted: RunFilter, *, cursor: str | None = None, limit: int = 50
     ) -> tuple[Sequence[RunRecord], str | None]:
+        before = read_cursor(cursor)
         with self._lock:
-            return self._tables().run_table.page(wanted, cursor, limit)
+            tables = self._tables()
+            end = len(tables.run_ids) if before is None else min(before - 1, len(tables.run_ids))
+            newest = ((place, tables.runs[tables.run_ids[place - 1]]) for place in range(end, 0, -1))
+            found = list(islice(((place, run) for place, run in newest if _passes(run, wanted)), limit + 1))
+        return [run for _, run in found[:limit]], str(found[limit - 1][0]) if len(found) > limit else None
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         with self._lock:
-            return self._tables().run_table.ready(names, limit)
+            return self._tables().ready_runs(names, limit)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         with self._lock:
-            return self._tables().record_table.find(kind, key)
+            return self._tables().find_record(kind, key)
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         with self._lock:
-            return self._tables().record_table.rows(kind, due_by, after, limit)
+            return self._tables().find_records(kind, due_by, after, limit)
+
+
+def _passes(run: RunRecord, wanted: RunFilter) -> bool:
+    is_wanted = (not wanted.states or run.state in wanted.states) and (not wanted.ids or run.id in wanted.ids)
+    return is_wanted and wanted.name in {None, run.name}
 
 
 def _entries(
@@ -423,7 +369,7 @@ class TableTransaction(Transaction, ABC):
         return found
 
     def run(self, run_id: str) -> RunRecord | None:
-        return self.runs.get(run_id) or self._tables.run_table.find(run_id)
+        return self.runs.get(run_id) or self._tables.runs.get(run_id)
 
     def put_run(self, run: RunRecord) -> None:
         self.runs = {**self.runs, run.id: run}
@@ -436,24 +382,23 @@ class TableTransaction(Transaction, ABC):
 
     def keep(self) -> None:
         """Store everything in the tables."""
-        run_table = self._tables.run_table
+        tables = self._tables
         for run in self.runs.values():
-            run_table.put(run)
+            tables.put_run(run)
         for run_id, steps in self.steps.items():
-            run_table.add(run_id, steps)
+            tables.add_steps(run_id, steps)
         for run_id in self.dropped:
-            run_table.drop(run_id)
+            tables.drop_steps(run_id)
         if self.records:
-            self._tables.record_table.apply(self.sealed_records())
+            tables.put_records(self.sealed_records())
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         if self.records and (kind, key) in self.records:
             return self.records[kind, key]
-        table = self._tables.record_table
-        return table.find(kind, key) if kind in table.kinds else None
+        return self._tables.find_record(kind, key) if kind in self._tables.records else None
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        keys = self._tables.record_table.kinds.get(kind, ())
+        keys = self._tables.records.get(kind, ())
         if not self.records:
             return sorted(keys) if keys else ()  # nearly every transaction asks this, and usually there is none
         mine = {key: row for (of, key), row in self.records.items() if of == kind}
@@ -467,7 +412,7 @@ class TableTransaction(Transaction, ABC):
 
     def sealed_records(self) -> list[Written]:
         """Return the written records with encrypted bodies."""
-        close = self._tables.record_table.seal.close
+        close = self._tables.seal.close
         return [
             (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, record_column(kind)))
             for (kind, key), row in self.records.items()

@@ -28,10 +28,9 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import processes
 from sayso.stores.base import Store, Transaction
-from sayso.stores.codec import Seal, altered, legible, sealed
+from sayso.stores.codec import Seal, altered, legible, record_column, sealed, step_column
 from sayso.stores.filter import NOT_DECIDED, Filter, Page, RunFilter, read_cursor
 from sayso.stores.grants import CHAIN, STOP
-from sayso.stores.memory_tables import record_column, step_column
 from sayso.stores.transaction import RecordRow
 
 

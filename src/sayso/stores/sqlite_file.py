@@ -29,8 +29,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakSet
 
 from sayso import errors
-from sayso.stores.codec import SEALED_COLUMNS, Seal, sealed_search
-from sayso.stores.memory_tables import record_column, step_column
+from sayso.stores.codec import SEALED_COLUMNS, Seal, record_column, sealed_search, step_column
 
 APPLICATION_ID = 0x5A150001  # identifies sayso's files, see `PRAGMA application_id`
 
