@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.model import cached_property
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
@@ -155,6 +155,13 @@ class RequestContext:
         """Return whether this person, or one for whom they stand in, has claimed a request."""
         claimed = request.claimed_by
         return claimed is not None and any(claimed.is_same(one) for one in (self.reviewer.identity, *self.stood_in_for))
+
+    def find(self, request_id: str) -> Request | None:
+        """Return the request of an id that a page names; None if there is no such request."""
+        try:
+            return self.review.get(request_id) if request_id else None
+        except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+            return None
 
     def query(self, name: str) -> str:
         """Return a query parameter; empty if it is absent."""

@@ -11,10 +11,9 @@ changed meanwhile, or that somebody else decided, is left unchanged and reported
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -27,21 +26,12 @@ from sayso.model.text import escape, say
 from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
-from sayso.server.pages.alike import FEWEST, Table, fold, table_of
+from sayso.server.pages import request as page
+from sayso.server.pages.alike import FEWEST, fold, table_of
 from sayso.server.pages.arguments import zone_warnings
 from sayso.server.pages.edits import SNOOZES, NotDoneError, edit_of, later_ends, person_named, read_answer
 from sayso.server.pages.listing import alike_to, queue_of
-from sayso.server.pages.rendering import Row, known, parts_of, render, row_of, told, unsure
-from sayso.server.pages.request import (
-    Submitted,
-    Undo,
-    differences_of,
-    fields_to_fill,
-    is_open,
-    request_page,
-    undo_of,
-    why_not,
-)
+from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import is_high, token
@@ -66,14 +56,13 @@ def act(context: RequestContext) -> Response:
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
         if verb in _FORMS:
             _FORMS[verb](context, request, seen)
-        elif is_open(request, "call"):
-            return request_page(context, request, sent=_PREVIEWS[verb](context, request))
+        elif page.is_open(request, "call"):
+            return page.request_page(context, request, sent=_PREVIEWS[verb](context, request))
     except NotDoneError as refused:
         request = context.review.get(request.id)
-        edit = edit_of(request, context.form) if is_open(request, "call") else None
+        edit = edit_of(request, context.form) if page.is_open(request, "call") else None
         widgets = edit.widgets if edit is not None and edit.is_any else None
-        sent = Submitted(str(refused), widgets=widgets, note=context.form.get("note", ""))
-        return request_page(context, request, status=422, sent=sent)
+        return page.request_page(context, request, status=422, sent=page.Submitted(str(refused), widgets=widgets))
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
     return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))
@@ -83,17 +72,14 @@ def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
     """Return the address after a form: after a decision, the next pending request if the page named one."""
     asked = {"in": context.form.get("in", "")}
     after = context.form.get("then", "") if verb in _LEAVES else ""
-    try:
-        is_waiting = bool(after) and context.review.get(after).state is State.PENDING
-    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
-        is_waiting = False
-    if is_waiting:
+    following = context.find(after)
+    if following is not None and following.state is State.PENDING:
         return context.path("r", after, **asked, done=request_id)
     return context.path("r", request_id, **asked)
 
 
 def _approve(context: RequestContext, request: Request, seen: str) -> None:
-    given = edit_of(request, context.form).given(request) if is_open(request, "call") else {}
+    given = edit_of(request, context.form).given(request) if page.is_open(request, "call") else {}
     _must_be_sure(context, request)
     again = context.form.get("again") == "yes"
     context.review.approve(request.id, comment=context.field("note"), seen=seen, again=again, **given)
@@ -105,7 +91,7 @@ def _grant(context: RequestContext, request: Request, seen: str) -> None:
 
 
 def _must_be_sure(context: RequestContext, request: Request) -> None:
-    why = unsure(request, context.form) if is_open(request, "call") else None
+    why = unsure(request, context.form) if page.is_open(request, "call") else None
     if why is not None:
         raise NotDoneError(why)
 
@@ -120,8 +106,8 @@ def _feedback(context: RequestContext, request: Request, seen: str) -> None:
 
 def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question cannot change
     answer: object = None
-    if is_open(request, "question"):
-        answer, problems, _ = read_answer(fields_to_fill(request), context.form, schema_of(request))
+    if page.is_open(request, "question"):
+        answer, problems, _ = read_answer(page.fields_to_fill(request), context.form, schema_of(request))
         if problems:
             raise errors.InvalidAnswerError(request.id, problems)
     context.review.answer(request.id, answer, comment=context.field("note"))
@@ -187,30 +173,29 @@ _FORMS: dict[str, Callable[[RequestContext, Request, str], object]] = {
 
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
     request = context.review.get(request_id)
-    sent = Submitted(refusal=told(fault), note=context.form.get("note", ""))
+    sent = page.Submitted(told(fault))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
-        sent = replace(sent, refusal=say("Some values are not valid. Nothing was decided."), problems=fault.problems)
-        if is_open(request, "call"):
-            sent = replace(sent, widgets=edit_of(request, context.form).widgets)
-        elif is_open(request, "question"):
-            sent = replace(sent, widgets=read_answer(fields_to_fill(request), context.form, schema_of(request))[2])
-    return request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
+        widgets = None
+        if page.is_open(request, "call"):
+            widgets = edit_of(request, context.form).widgets
+        elif page.is_open(request, "question"):
+            _, _, widgets = read_answer(page.fields_to_fill(request), context.form, schema_of(request))
+        sent = page.Submitted(say("Some values are not valid. Nothing was decided."), fault.problems, widgets)
+    return page.request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
-def _preview(context: RequestContext, request: Request) -> Submitted:
+def _preview(context: RequestContext, request: Request) -> page.Submitted:
     edit = edit_of(request, context.form)
     given = edit.given(request)
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
-    return Submitted(
-        widgets=edit.widgets, note=context.form.get("note", ""),
-        preview=differences_of(request, request.effective, after, edit.changes),
+    return page.Submitted(
+        widgets=edit.widgets, preview=page.differences_of(request, request.effective, after, edit.changes),
         warnings=zone_warnings(request.effective, after),
     )  # fmt: skip
 
 
-def _preview_grant(context: RequestContext, request: Request) -> Submitted:
-    widgets, terms = edit_of(request, context.form).widgets, grants.terms_of(context, request)
-    return Submitted(widgets=widgets, note=context.form.get("note", ""), terms=terms)
+def _preview_grant(context: RequestContext, request: Request) -> page.Submitted:
+    return page.Submitted(widgets=edit_of(request, context.form).widgets, terms=grants.terms_of(context, request))
 
 
 _PREVIEWS = {"preview": _preview, "preview-grant": _preview_grant}
@@ -222,54 +207,20 @@ _MOST = 1_000
 _WIDTH = 96
 
 
-class _Item(NamedTuple):
-    """One request of a bulk page: all that a reviewer must see to decide it, and why it is left out, if it is.
-
-    `is_approved` says that this reviewer has approved it already, and others still have to; `risk` is its risk in words
-    if that is high.
-    """
-
-    row: Row
-    call: str
-    why_not: str | None
-    comments: Sequence[str]
-    warnings: Sequence[str]
-    is_approved: bool
-    risk: str
-
-
-class _Part(NamedTuple):
-    """Alike calls as a table, or one request in full.
-
-    Attributes:
-        items: The items by request id.
-        table: The table; None for a single request.
-        risk: Their common risk; `level` if it is one of the usual words.
-        is_high: Whether they are of high risk, and so many that none is ticked for approval.
-    """
-
-    items: dict[str, _Item]
-    table: Table | None
-    name: str
-    risk: str
-    level: str
-    is_high: bool
-
-
 def confirm(context: RequestContext) -> Response:
     """Show each call in full, with one button for all, or two without a verb in the address. Decides nothing."""
     verbs = [_verb(context.query("verb"))] if context.query("verb") else list(_VERBS)
     requests = _asked(context)
     now = clock.now()
     parts = [_part(context, verbs, group, now) for group in fold(requests[:_MOST])]
-    items = {one: item for part in parts for one, item in part.items.items()}
+    items: dict[str, dict[str, Any]] = {one: item for part in parts for one, item in part["calls"].items()}
     parts.sort(key=_place)
-    chosen = [request for request in requests[:_MOST] if items[request.id].why_not is None]
+    chosen = [request for request in requests[:_MOST] if items[request.id]["why_not"] is None]
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
-        odd=sum(len(part.table.odd) for part in parts if part.table is not None),
-        risks=", ".join(sorted({items[one.id].risk for one in chosen} - {""})),
+        odd=sum(len(part["table"].odd) for part in parts if part["table"] is not None),
+        risks=", ".join(sorted({items[one.id]["risk"] for one in chosen} - {""})),
         then=_following(context, [one.id for one in requests], now),
     )  # fmt: skip
 
@@ -280,37 +231,25 @@ def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> 
     seen = set(shown)
     last = max((at for at, group in enumerate(groups) if any(one.id in seen for one in group)), default=0)
     others = (one for group in (*groups[last:], *groups[:last]) for one in group if one.id not in seen)
-    return next((one.id for one in others if why_not(context, one, now) is None), "")
+    return next((one.id for one in others if page.why_not(context, one, now) is None), "")
 
 
-class _Next(NamedTuple):
-    """The next row of the inbox: one request, or the number of alike calls with it."""
-
-    id: str
-    name: str
-    line: str
-    calls: int
-
-
-def _next(context: RequestContext) -> _Next | None:
-    """Return the row that the page before named, as it is now."""
+def _next(context: RequestContext) -> dict[str, Any] | None:
+    """Return the row of the inbox that the page before named, as it is now; `calls` says how many are in it."""
     then, address = context.form.get("then", ""), context.form.get("in", "")
-    try:
-        request = context.review.get(then) if then else None
-    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
-        request = None
+    request = context.find(then)
     if request is None or request.state is not State.PENDING:
         return None
     name, line = parts_of(request)
     group = next(one for one in fold(alike_to(context, then, address, _MOST) or [request]) if request in one)
-    return _Next(request.id, name, line, len(group))
+    return {"id": request.id, "name": name, "line": line, "calls": len(group)}
 
 
-def _place(part: _Part) -> int:
+def _place(part: dict[str, Any]) -> int:
     """Return the sort key of a part: parts with an outlier first, parts that are left out last."""
-    if all(item.why_not is not None for item in part.items.values()):
+    if all(item["why_not"] is not None for item in part["calls"].values()):
         return 2
-    return 0 if part.table is not None and part.table.odd else 1
+    return 0 if part["table"] is not None and part["table"].odd else 1
 
 
 def _asked(context: RequestContext) -> list[Request]:
@@ -340,24 +279,13 @@ def decide(context: RequestContext) -> Response:
     works = [partial(_decide, context, verb, note, *one) for one in seen.items()]
     found = zip(seen, context.settings.store.together(works), strict=True)
     results = [_result(context, request_id, one) for request_id, one in found]
-    undone_by = [one.undo for one in results if one.undo is not None]
+    undone_by = [one["undo"] for one in results if one["undo"] is not None]
     return render(
-        context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one.is_done),
-        done=sum(one.is_done for one in results), undo=min(undone_by) if undone_by else None,
-        unfinished=sum(one.is_pending for one in results),
+        context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one["is_done"]),
+        done=sum(one["is_done"] for one in results), undo=min(undone_by, default=None),
+        unfinished=sum(one["is_pending"] for one in results),
         asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_next(context),
     )  # fmt: skip
-
-
-class _Result(NamedTuple):
-    """The result for one request, and how long it can be undone."""
-
-    id: str
-    is_done: bool
-    said: str
-    fingerprint: str = ""
-    undo: Undo | None = None
-    is_pending: bool = False  # approved, but it needs more approvals
 
 
 def _decide(
@@ -374,32 +302,39 @@ def _decide(
     return review.reject(request_id, note, seen=seen)
 
 
-def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> _Result:
+def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> dict[str, Any]:
+    """Return the result for one request; `is_pending` if it is approved, but needs more approvals."""
     if isinstance(found, errors.SaysoError):
-        return _Result(request_id, False, told(found))
+        return {"id": request_id, "said": told(found), "is_done": False, "is_pending": False, "undo": None}
     if isinstance(found, BaseException):
         raise found
     said = card.headline(found)
     is_pending = found.state is State.PENDING and bool(found.votes)
     if is_pending:
         said += f": {card.status_line(found, clock.now())}"
-    return _Result(found.id, True, said, found.current_fingerprint, undo_of(context, found), is_pending)
+    return {
+        "id": found.id, "said": said, "is_done": True, "is_pending": is_pending, "undo": page.undo_of(context, found),
+        "fingerprint": found.current_fingerprint,
+    }  # fmt: skip
 
 
-def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request], now: datetime) -> _Part:
+def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request], now: datetime) -> dict[str, Any]:
+    """Return alike calls with their table, or one request in full, without a table. `calls` are by request id."""
     is_table = len(group) >= FEWEST
-    items = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
-    row = items[group[0].id].row
-    comments = {request_id: item.comments for request_id, item in items.items()}
-    warnings = {request_id: item.warnings for request_id, item in items.items()}
-    table = table_of(group, now, comments, warnings) if is_table else None
-    return _Part(items, table, row.name, row.risk, row.level, is_table and is_high(group[0].risk))
+    calls = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
+    comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
+    return {
+        "calls": calls, "row": calls[group[0].id]["row"],
+        "table": table_of(group, now, comments, warnings) if is_table else None,
+        "is_high": is_table and is_high(group[0].risk),  # so many of high risk that none is ticked for approval
+    }  # fmt: skip
 
 
 def _item(
     context: RequestContext, verbs: Sequence[str], request: Request, now: datetime, *, is_whole: bool
-) -> _Item:  # fmt: skip
-    left_out = why_not(context, request, now)
+) -> dict[str, Any]:
+    """Return all that a reviewer must see to decide one request, and why it is left out, if it is."""
+    left_out = page.why_not(context, request, now)
     if request.state is not State.PENDING:
         left_out = say("It is no longer waiting.")
     elif "approve" in verbs and request.kind == "question":
@@ -409,9 +344,13 @@ def _item(
     rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
-    is_approved = any(context.reviewer.identity.is_same(vote.by) for vote in request.votes)
-    risk = known(row.risk) if is_high(request.risk) else ""
-    return _Item(row, "\n".join(rows), left_out, said, card.effect_cautions(others, now), is_approved, risk)
+    return {
+        "row": row, "call": "\n".join(rows), "why_not": left_out, "comments": said,
+        "warnings": card.effect_cautions(others, now),
+        # This reviewer has approved it already, and others still have to.
+        "is_approved": any(context.reviewer.identity.is_same(vote.by) for vote in request.votes),
+        "risk": known(row.risk) if is_high(request.risk) else "",
+    }  # fmt: skip
 
 
 def _verb(name: str) -> str:

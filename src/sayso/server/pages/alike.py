@@ -31,6 +31,7 @@ from sayso.model.request import Request, State
 from sayso.model.text import escape, later, say
 from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
 from sayso.server.pages.rendering import facts, risk_of, run_name
+from sayso.stores.base import Filter, Store
 from sayso.view import card
 from sayso.view.summary import name_of, time_left
 
@@ -41,7 +42,7 @@ _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
 _LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 60, 40
 _MOST_DIGITS, _LONGEST_NUMBER = 15, 60
-_MOST_FOLDERS, _MOST_JUDGED = 8, 50
+_MOST_FOLDERS, _MOST_JUDGED, _MOST_SIMILAR = 8, 50, 50
 _ABSENT: Json = {"$absent": None}
 _PLAIN = ""
 _SIGN = re.compile(r"[/\\@<>{}$|=~^*`]")
@@ -450,8 +451,19 @@ def table_of(
     )  # fmt: skip
 
 
-def outlier_notes(request: Request, others: Sequence[Request]) -> list[str]:
-    """Return each argument in which a call stands out among similar ones, with the reason."""
+def outlier_notes(store: Store, request: Request) -> list[str]:
+    """Return each argument in which a pending call stands out, and why.
+
+    It is compared with the newest calls of its function, requester and risk, decided or not.
+    """
+    key = key_of(request)
+    if key is None:
+        return []
+    newest = store.list(Filter(kind="call", name=request.call.tool), limit=_MOST_SIMILAR, newest=True).requests
+    others = [
+        one for one in newest
+        if one.id != request.id and one.purged_at is None and (one.call.tool, one.requester.folded, one.risk) == key
+    ]  # fmt: skip
     columns = [column for column in _arguments([request, *others]) if not column.is_common]
     notes = [(column.name, _notes(column)[0]) for column in columns]
     return [say("%(name)s stands out (%(why)s)", name=name, why=note) for name, note in notes if note]

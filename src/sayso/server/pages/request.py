@@ -30,7 +30,7 @@ from sayso.model.text import escape, later, say, say_n
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
 from sayso.server.pages import grants
-from sayso.server.pages.alike import key_of, outlier_notes
+from sayso.server.pages.alike import outlier_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.edits import (
     colleagues,
@@ -42,7 +42,7 @@ from sayso.server.pages.edits import (
 )
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import Row, facts, parts_of, pending_count, render, risk_of, row_of, told
+from sayso.server.pages.rendering import facts, parts_of, pending_count, render, risk_of, row_of, told
 from sayso.server.pages.runs import story_of
 from sayso.server.pages.timeline import last_undone, timeline
 from sayso.stores.base import Filter
@@ -54,7 +54,6 @@ from sayso.view.summary import is_high, name_of
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
 _MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
-_MOST_SIMILAR = 50  # of the newest calls of a function, with which a pending one is compared
 _GONE = later("program ended: its run has no name, so no program will fetch the decision")
 
 
@@ -66,7 +65,6 @@ class Submitted:
         refusal: Why it decided nothing; None for a preview.
         problems: What is invalid, as `where: what is wrong`.
         widgets: The fields as they were filled in.
-        note: The text of the note.
         preview: What the edit would change; None if not asked for.
         warnings: Effects of the edit that are easily overlooked.
         terms: The terms of a grant to preview.
@@ -75,7 +73,6 @@ class Submitted:
     refusal: str | None = None
     problems: Sequence[str] = ()
     widgets: tuple[Widget, ...] | None = None
-    note: str = ""
     preview: Sequence[Difference] | None = None
     warnings: Sequence[str] = ()
     terms: dict[str, Any] | None = None
@@ -114,9 +111,13 @@ def request_page(
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),
+        function=escape(request.effective.tool) if request.kind == "call" else "",
+        gone=None if request.purged_at is None
+        else say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}"),
         same_effect=bool(same_effect),
         cautions=[
-            *card.cautions(request), *zones, *card.effect_cautions(same_effect, now), *_outlier_notes(context, request),
+            *card.cautions(request), *zones, *card.effect_cautions(same_effect, now),
+            *outlier_notes(context.settings.store, request),
         ],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
         refused=None if request.returned is None or request.state is not State.PENDING
@@ -143,23 +144,10 @@ def request_page(
     )  # fmt: skip
 
 
-class _Earlier(NamedTuple):
-    """Calls that were decided before, newest first: id, what was called, and what became of it.
-
-    Attributes:
-        names: The arguments that say who the customer is.
-        customer: Calls with the same value in one of these.
-        function: Other calls of the same function.
-    """
-
-    names: str
-    customer: Sequence[tuple[str, str, str]]
-    function: Sequence[tuple[str, str, str]]
-
-
-def _earlier(context: RequestContext, request: Request, now: datetime) -> _Earlier:
+def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[str, Any]:
+    """Return calls that were decided before, newest first: id, what was called, and what became of it."""
     if request.kind != "call":
-        return _Earlier("", (), ())
+        return {"customer": (), "function": ()}
     decided, store = Filter(states=frozenset(State) - {State.PENDING}, kind="call"), context.settings.store
     mine, same = _customer(request), list[Request]()
     if mine:
@@ -168,25 +156,11 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> _Earli
     seen = {request.id, *(one.id for one in same)}
     found = store.list(replace(decided, name=request.call.tool), limit=_MOST_EARLIER + len(seen), newest=True).requests
     others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
-    return _Earlier(
-        say(" or ").join(sorted({escape(name) for name, _ in mine})),
-        [(one.id, "".join(parts_of(one)), card.status_line(one, now)) for one in same],
-        [(one.id, parts_of(one)[1], card.status_line(one, now)) for one in others],
-    )
-
-
-def _outlier_notes(context: RequestContext, request: Request) -> list[str]:
-    """Compare a pending call with the newest ones of its function, requester and risk, decided or not."""
-    key = key_of(request)
-    if key is None:
-        return []
-    wanted = Filter(kind="call", name=request.call.tool)
-    found = context.settings.store.list(wanted, limit=_MOST_SIMILAR, newest=True).requests
-    others = [
-        one for one in found
-        if one.id != request.id and one.purged_at is None and (one.call.tool, one.requester.folded, one.risk) == key
-    ]  # fmt: skip
-    return outlier_notes(request, others)
+    return {
+        "customer": [(one.id, "".join(parts_of(one)), card.status_line(one, now)) for one in same],
+        "names": say(" or ").join(sorted({escape(name) for name, _ in mine})),  # of the arguments that they share
+        "function": [(one.id, parts_of(one)[1], card.status_line(one, now)) for one in others],
+    }
 
 
 def _customer(request: Request) -> set[tuple[str, str]]:
@@ -203,57 +177,18 @@ def _customer(request: Request) -> set[tuple[str, str]]:
     }  # fmt: skip
 
 
-class _Arguments(NamedTuple):
-    """The arguments of a call, its function, and why the arguments cannot be shown, if so."""
-
-    rows: Sequence[Argument]
-    tool: str
-    gone: str | None
-
-
-def _arguments(request: Request, changed_paths: Sequence[str]) -> _Arguments:
-    if request.kind != "call":
-        return _Arguments((), "", None)
-    call = request.effective
-    gone = None
-    if request.purged_at is not None:
-        gone = say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}")
+def _arguments(request: Request, changed_paths: Sequence[str]) -> list[Argument]:
+    if request.kind != "call" or request.purged_at is not None:
+        return []
     try:
         names: Sequence[str] = list(schema_of(request).names)
     except errors.StoreCorruptError:  # the page shows this error in place of the fields
         names = ()
-    rows = [] if gone else arguments_of(call.drawn, names, changed_paths)
-    return _Arguments(rows, escape(call.tool), gone)
+    return arguments_of(request.effective.drawn, names, changed_paths)
 
 
-class _Waiting(NamedTuple):
-    """A row of the list beside a request."""
-
-    id: str
-    name: str
-    line: str
-    risk: str
-    level: str
-
-
-class _Queue(NamedTuple):
-    """The list of pending requests beside a request.
-
-    Attributes:
-        asked: The filters of the inbox from which the request was opened, and where it was (`Listing.here`).
-        back: The address of that inbox.
-        place: Position of the request in the list, such as `3 of 20`.
-        after: Id of the request to open after this one is decided: the next that this person can decide.
-    """
-
-    rows: Sequence[_Waiting]
-    asked: str
-    back: str
-    place: str
-    after: str
-
-
-def _queue(context: RequestContext, request: Request) -> _Queue:
+def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
+    """Return the list of pending requests beside a request."""
     asked, now = context.form.get("in", "") or context.query("in"), clock.now()
 
     def can_follow(one: Request) -> bool:
@@ -269,15 +204,19 @@ def _queue(context: RequestContext, request: Request) -> _Queue:
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if is_part else ''}"
     back = context.path() + (f"?{listing.here}" if listing.here else "")
     place = total if at < 0 or listing.start else say("%(part)s of %(whole)s", part=at + 1, whole=total)
-    rows: list[_Waiting] = []
     start = max(0, min(at - PAGE // 2, len(ids) - PAGE))
     shown = listing.requests[start : start + PAGE]
-    for one, words, arguments in zip(
-        shown, words_apart(shown, _LINE_ROOM), arguments_apart(shown, _LINE_ROOM, equal=False), strict=True
-    ):
-        name, _ = parts_of(one)
-        rows.append(_Waiting(one.id, name, words or arguments or name_of(one.requester, 30), *risk_of(one)))
-    return _Queue(rows, listing.here, back, place, next(mine, ""))
+    words, arguments = words_apart(shown, _LINE_ROOM), arguments_apart(shown, _LINE_ROOM, equal=False)
+    return {
+        "rows": [
+            (one.id, parts_of(one)[0], theirs or ours or name_of(one.requester, 30), *risk_of(one))
+            for one, theirs, ours in zip(shown, words, arguments, strict=True)
+        ],
+        "asked": listing.here,  # the filters of the inbox from which it was opened, and where it was
+        "back": back,
+        "place": place,  # such as `3 of 20`
+        "after": next(mine, ""),  # the request to open after this one is decided
+    }
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
@@ -285,41 +224,21 @@ def _has_voted(context: RequestContext, request: Request) -> bool:
     return is_pending and any(vote.by.is_same(me) for vote in request.votes)
 
 
-class _Done(NamedTuple):
-    """The request that was acted on just before this page opened.
-
-    Attributes:
-        undo: How long its approval can be undone; None if it cannot.
-        is_approved: Whether it is approved, and its call has not started.
-        snoozed: Until when this person has snoozed it.
-        by: The person to whom it was assigned; empty if it was not.
-        is_known: Whether that person is signed in. True if no sessions are recorded.
-    """
-
-    row: Row
-    said: str
-    undo: Undo | None
-    is_approved: bool
-    snoozed: str | None
-    by: str
-    is_known: bool
-
-
-def _done(context: RequestContext, request: Request) -> _Done | None:
+def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
+    """Return the request that was acted on just before this page opened."""
     asked = context.query("done")
-    if not asked or asked == request.id:
-        return None
-    try:
-        done = context.review.get(asked)
-    except (errors.RequestNotFoundError, errors.AmbiguousIdError):
+    done = context.find(asked) if asked != request.id else None
+    if done is None:
         return None
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
-    return _Done(
-        row_of(done, clock.now()), _said(context, done), undo_of(context, done),
-        done.state is State.APPROVED and done.execution is None, snoozed_until(context, done),
-        "" if owner is None else name_of(owner, 30), not people or any(people),
-    )  # fmt: skip
+    return {
+        "row": row_of(done, clock.now()), "said": _said(context, done), "undo": undo_of(context, done),
+        "is_approved": done.state is State.APPROVED and done.execution is None,  # its call has not started
+        "snoozed": snoozed_until(context, done),
+        "by": "" if owner is None else name_of(owner, 30),  # to whom it was assigned
+        "is_known": not people or any(people),  # whether that person is signed in, if sessions are recorded
+    }  # fmt: skip
 
 
 def _said(context: RequestContext, request: Request) -> str:
