@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sayso.channels import slack
 from sayso.channels import slack_review as show
 from sayso.channels.registry import Notification
 from sayso.model.request import Request
@@ -68,8 +67,8 @@ def test_there_are_150_payloads() -> None:
 
 def test_every_text_is_plain_and_visible() -> None:
     for text in PAYLOADS:
-        asked = slack.message(notification(text, "asked"), can_review=True)
-        ended = slack.outcome(notification(text, "outcome"))
+        asked = show.message(notification(text, "asked"), can_review=True)
+        ended = show.outcome(notification(text, "outcome"))
         for thing in [*(show.modal(request, NOW, link=None) for request in hostile(text)), asked, ended]:
             assert thing is not None
             texts = texts_in(thing)

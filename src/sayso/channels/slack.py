@@ -23,23 +23,10 @@ from slack_sdk.socket_mode.response import SocketModeResponse
 
 from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
 from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
-from sayso.channels.slack_review import (
-    CALLBACK,
-    REVIEW,
-    ROOM,
-    SlackReviews,
-    button,
-    context,
-    inbox_button,
-    part,
-    post,
-    section,
-)
-from sayso.model.rendering import value
+from sayso.channels.slack_review import CALLBACK, SlackReviews, message, outcome, part
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
-from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.summary import is_high, short
+from sayso.view.summary import is_high
 
 if TYPE_CHECKING:
     from slack_sdk.socket_mode.client import BaseSocketModeClient
@@ -54,39 +41,6 @@ _BUFFER = 16_384  # at the client's default of 1,024, the submission of a long m
 _SOONEST, _LATEST = 1.0, 60.0
 # Permanent errors about the message itself. Any other error may pass, so the message is sent again.
 _NEVER = frozenset({"cant_update_message", "edit_window_closed", "invalid_blocks", "message_not_found", "msg_too_long"})
-
-
-def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
-    """Return the message for a notification; without `can_review` it has a link to the inbox but no Review button."""
-    more = notification.line.removeprefix(notification.title).removeprefix("; ")
-    program = [text for text in (notification.program_title, notification.summary) if text is not None]
-    blocks = [
-        section(notification.title),
-        *([context(more)] if more else []),
-        *([context("The program says, unverified:"), *map(section, program)] if program else []),
-    ]
-    if notification.arguments is not None:
-        text = "\n".join(f"{escape(name)}: {value(item)}" for name, item in notification.arguments.items())
-        too_long = "The arguments are too long for a message; Review shows them."
-        blocks.append(section(text if len(text) <= ROOM else too_long))
-    if notification.event == "test":
-        return post("sayso: a test of this channel", blocks)
-    buttons = inbox_button(notification.link)
-    if can_review:
-        buttons.insert(0, button("Review", action_id=REVIEW, value=notification.request_id, style="primary"))
-    else:
-        blocks.append(context("Decide this in the inbox, not in Slack."))
-    if buttons:
-        blocks.append({"type": "actions", "elements": buttons})
-    return post(f"sayso: {short(notification.request_id)} waits for a person", blocks)
-
-
-def outcome(notification: Notification) -> dict[str, Any]:
-    """Return the message for a decided request: the title, the outcome, and no Review button."""
-    blocks = [section(notification.title), section(notification.outcome or notification.state)]
-    if notification.link is not None:
-        blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
-    return post(f"sayso: {short(notification.request_id)} is {escape(notification.state)}", blocks)
 
 
 class SlackChannel:
@@ -192,7 +146,14 @@ class _Connection:
         pause = 0.0
         while not self._over.wait(pause):
             try:
-                self._connect()
+                self._reviews = self._make_reviews()
+                self._client = client = SocketModeClient(
+                    self._app_token, web_client=self._web, receive_buffer_size=_BUFFER
+                )
+                client.socket_mode_request_listeners.append(self._receive)
+                client.connect()
+                if self._over.is_set():
+                    _end(client)  # `close` ran during `connect` and could not see what this has opened since
             except Exception as fault:  # noqa: BLE001  if any error ended this thread, nothing would retry
                 self._hang_up()
                 reason = _error_code(fault) if isinstance(fault, SlackApiError) else str(fault)
@@ -200,14 +161,6 @@ class _Connection:
                 pause = min(_LATEST, max(_SOONEST, 2 * pause))
             else:
                 return
-
-    def _connect(self) -> None:
-        self._reviews = self._make_reviews()
-        self._client = client = SocketModeClient(self._app_token, web_client=self._web, receive_buffer_size=_BUFFER)
-        client.socket_mode_request_listeners.append(self._receive)
-        client.connect()
-        if self._over.is_set():
-            _end(client)  # `close` ran during `connect` and could not see what this has opened since
 
     def _receive(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""Reviews in Slack: the modal that shows a request, and the decisions that it submits.
+"""Reviews in Slack: the message about a request, the modal that shows it, and the decisions that it submits.
 
 Only workspace members whom the settings name as reviewers can decide. Every text from a program is a `plain_text`
 object, in which Slack interprets no markup, mentions or links. The modal shows the whole call or does not open, and
@@ -18,10 +18,12 @@ from functools import partial
 from typing import Any, cast
 
 from sayso import clock, errors
+from sayso.channels.registry import Notification
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK, Json
 from sayso.model.edit import is_read_only, is_target, schema_of
+from sayso.model.rendering import value
 from sayso.model.request import Request, State, changed
 from sayso.model.reviewer import Reviewer
 from sayso.model.schema import SchemaError
@@ -79,6 +81,39 @@ def post(fallback: str, blocks: Sequence[Block]) -> dict[str, Any]:
         "text": fallback, "blocks": list(blocks), "mrkdwn": False, "unfurl_links": False, "unfurl_media": False,
         "parse": "none", "link_names": False,
     }  # fmt: skip
+
+
+def message(notification: Notification, *, can_review: bool) -> dict[str, Any]:
+    """Return the message for a notification; without `can_review` it has a link to the inbox but no Review button."""
+    more = notification.line.removeprefix(notification.title).removeprefix("; ")
+    program = [text for text in (notification.program_title, notification.summary) if text is not None]
+    blocks = [
+        section(notification.title),
+        *([context(more)] if more else []),
+        *([context("The program says, unverified:"), *map(section, program)] if program else []),
+    ]
+    if notification.arguments is not None:
+        text = "\n".join(f"{escape(name)}: {value(item)}" for name, item in notification.arguments.items())
+        too_long = "The arguments are too long for a message; Review shows them."
+        blocks.append(section(text if len(text) <= ROOM else too_long))
+    if notification.event == "test":
+        return post("sayso: a test of this channel", blocks)
+    buttons = inbox_button(notification.link)
+    if can_review:
+        buttons.insert(0, button("Review", action_id=REVIEW, value=notification.request_id, style="primary"))
+    else:
+        blocks.append(context("Decide this in the inbox, not in Slack."))
+    if buttons:
+        blocks.append({"type": "actions", "elements": buttons})
+    return post(f"sayso: {short(notification.request_id)} waits for a person", blocks)
+
+
+def outcome(notification: Notification) -> dict[str, Any]:
+    """Return the message for a decided request: the title, the outcome, and no Review button."""
+    blocks = [section(notification.title), section(notification.outcome or notification.state)]
+    if notification.link is not None:
+        blocks.append({"type": "actions", "elements": inbox_button(notification.link)})
+    return post(f"sayso: {short(notification.request_id)} is {escape(notification.state)}", blocks)
 
 
 # -- the modal -------------------------------------------------------------------------------------------------
