@@ -327,6 +327,12 @@ class WebhookKeys:
         signatures = " ".join(_signature(key, message_id, seconds, body) for key in self._keys)
         return {ID: message_id, TIMESTAMP: seconds, SIGNATURE: signatures}
 
+    def signed(self, message_id: str, message: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
+        """Return a message as the body of a POST that is sent now, and its headers with the signature."""
+        body = json.dumps(message, allow_nan=False).encode()
+        headers = {"content-type": "application/json", "user-agent": "sayso"}
+        return body, headers | self.headers(message_id, clock.now(), body)
+
     def has_signed(self, message_id: str, seconds: str, signatures: str, body: bytes, *, now: datetime) -> bool:
         """Return whether one of the secrets signed this and its timestamp is within five minutes of now."""
         if _IDS.fullmatch(message_id) is None or _INSTANTS.fullmatch(seconds) is None:
@@ -397,11 +403,7 @@ class WebhookChannel(Channel):
             AddressRefusedError: The receiver's name resolves to an address that is not allowed.
             OSError: The receiver could not be reached, or did not answer in time.
         """
-        body = json.dumps(document(notification), ensure_ascii=True, allow_nan=False).encode()
-        headers = {
-            "content-type": "application/json", "user-agent": "sayso",
-            **self._keys.headers(notification.id, clock.now(), body),
-        }  # fmt: skip
+        body, headers = self._keys.signed(notification.id, document(notification))
         status, _ = post(self._where, body, headers, ca_file=self._ca_file)
         if status == _GONE:
             raise UndeliverableError(f"{self._where.origin} is gone (410); nothing more is sent to it")

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.registry import DeliveryError, Notification
+from sayso.channels.registry import Channel, DeliveryError, Notification
 from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
@@ -117,7 +117,7 @@ def may_approve_there(store: Store, request: Request) -> bool:
     return is_whole and all(other.id == request.id for other in taken)
 
 
-class Push:
+class Push(Channel):
     """The channel of all devices. It is registered in the store while there is at least one device.
 
     Args:
@@ -222,7 +222,7 @@ class Push:
         return _text(public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def send(self, notification: Notification) -> None:
-        """Send a notification once to each device of the people who could decide.
+        """Send a notification once to each device of the people who could decide. It replaces an earlier one there.
 
         Raises:
             DeliveryError: Some devices were not reached; a retry sends only to those.
@@ -245,10 +245,6 @@ class Push:
         failed = [fault for fault in faults if fault is not None]
         if failed:
             raise DeliveryError(f"{len(failed)} of {len(devices)} devices could not be reached: {failed[0]}")
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  devices find it by the request
-        """Replace the notification with the outcome."""
-        self.send(notification)
 
     def test(self, device: Device) -> None:
         """Send a test message to a device; raises `DeliveryError`."""

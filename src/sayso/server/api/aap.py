@@ -24,7 +24,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
+from sayso.channels.registry import Channel, DeliveryError, Notification, UndeliverableError
 from sayso.channels.webhook import Destination, Receivers, WebhookKeys, post
 from sayso.model import canonical, redaction
 from sayso.model.duration import parse as parse_span
@@ -449,9 +449,7 @@ def _signed(
     where = Destination.parse(delivery.url, allow_private=True)  # set by an admin, and agents run in private networks
     if not where.is_tls and where.host not in LOOPBACK:
         raise errors.ConfigError("the url of a webhook must begin with https://, except on this machine")
-    keys, body = WebhookKeys([delivery.signing_secret], source="signing_secret"), json.dumps(message).encode()
-    headers = {"content-type": "application/json", "user-agent": "sayso", **keys.headers(message_id, clock.now(), body)}
-    return where, body, headers
+    return where, *WebhookKeys([delivery.signing_secret], source="signing_secret").signed(message_id, message)
 
 
 def _verify(delivery: _Delivery, instance_id: str) -> None:
@@ -473,7 +471,7 @@ def _verify(delivery: _Delivery, instance_id: str) -> None:
     )
 
 
-class Webhooks:
+class Webhooks(Channel):
     """The channel that notifies instances of decided requests. It is registered with the first webhook."""
 
     name = "aap-instances"
@@ -508,7 +506,3 @@ class Webhooks:
             raise DeliveryError(
                 f"the webhook of {request.requester.subject} answered {status}; the message is retried later"
             )
-
-    def follow_up(self, notification: Notification, reference: str | None) -> None:  # noqa: ARG002  each message is independent
-        """Send the outcome, as `send` does."""
-        self.send(notification)
