@@ -9,7 +9,8 @@ import pytest
 
 from sayso import config
 from sayso.channels import Notification, deliver, registry
-from sayso.channels.outbox import Deliverer, health
+from sayso.channels.outbox import Deliverer
+from sayso.channels.registry import health
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.memory import MemoryStore
 from sayso.testing import frozen_clock, sample_call

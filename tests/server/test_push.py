@@ -24,7 +24,8 @@ from starlette.applications import Starlette
 
 import sayso
 from sayso import errors
-from sayso.channels.outbox import Deliverer, health
+from sayso.channels.outbox import Deliverer
+from sayso.channels.registry import health
 from sayso.model.reviewer import TOKENS, Identity, Quorum, Reviewer
 from sayso.model.text import speaking
 from sayso.policy import Policy

@@ -15,8 +15,8 @@ from sayso.channels.human import (
     human_in_the_loop,
     queue_channel,
 )
-from sayso.channels.outbox import ChannelHealth, deliver, forget, health
-from sayso.channels.registry import Channel, Notification, UndeliverableError
+from sayso.channels.outbox import deliver
+from sayso.channels.registry import Channel, ChannelHealth, Notification, UndeliverableError, forget, health
 
 __all__ = [
     "Channel", "ChannelHealth", "HumanInputRequest", "Notification", "Requester", "UndeliverableError",

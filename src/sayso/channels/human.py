@@ -341,7 +341,10 @@ async def _asked(request: HumanInputRequest) -> None:
     while not turn.acquire(blocking=False):  # noqa: ASYNC110  the holder may be a thread without a loop, which cannot wake this one
         await asyncio.sleep(_LOOK_AGAIN)
     try:
-        typed = await _typed(_prompt(request), turn)
+        first, *more = escape(request.question, block=True).split("\n")
+        cautions = [] if request.known is None else card.cautions(request.known)
+        warnings = [f"(warning: {caution})" for caution in cautions]
+        typed = await _typed("\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "]), turn)
     except asyncio.CancelledError:
         known = request.known
         if known is not None and known.state is State.PENDING:
@@ -378,12 +381,6 @@ async def _typed(prompt: str, turn: threading.Lock) -> str:
         return (await read).unwrap()
     finally:
         cancelled.set()
-
-
-def _prompt(request: HumanInputRequest) -> str:
-    first, *more = escape(request.question, block=True).split("\n")
-    warnings = [] if request.known is None else [f"(warning: {caution})" for caution in card.cautions(request.known)]
-    return "\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "])
 
 
 _SECONDS = 10  # how long to wait for space in a queue, or for a busy event loop

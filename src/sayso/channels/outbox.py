@@ -23,7 +23,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from sayso import clock, errors
 from sayso.channels import registry
-from sayso.channels.registry import Channel, ChannelHealth, Event, UndeliverableError, forget, health, notification_for
+from sayso.channels.registry import Channel, Event, UndeliverableError, notification_for
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
@@ -31,11 +31,6 @@ from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.processes import Lease
 from sayso.stores.transaction import Record, delivery_kind, records_in
-
-__all__ = [
-    "GIVES_UP_AFTER", "LEASE", "RETENTION", "ChannelHealth", "Deliverer", "Delivery", "Listener", "deliver",
-    "delivering", "due_at", "due_mark", "forget", "health",
-]  # fmt: skip
 
 LEASE = timedelta(minutes=2)
 """How long a deliverer has to send a message before another one may send it again."""
@@ -47,14 +42,9 @@ _SHORTEST_WAIT, _LONGEST_WAIT = timedelta(seconds=5), timedelta(hours=1)
 _REMINDERS = (90, 50)  # percent of the request's time that has passed; a later one replaces the earlier one
 _BETWEEN = timedelta(minutes=1)
 _EVENTS: dict[str, Event] = {
-    "asked": "asked",
-    "escalated": "escalated",
-    "returned": "reminder",
-    "90": "reminder",
-    "50": "reminder",
-    "mentioned": "mentioned",
-    "assigned": "assigned",
-}
+    "asked": "asked", "escalated": "escalated", "returned": "reminder", "90": "reminder", "50": "reminder",
+    "mentioned": "mentioned", "assigned": "assigned",
+}  # fmt: skip
 _ENDS = frozenset(state.value for state in State) - {"pending"}
 _TIMES = ("sent_at", "failing_since")
 
@@ -282,7 +272,17 @@ class Deliverer:
             self._record(record.key, lambda known: (known, None))
             return False
         try:
-            reference = self._send(delivery, request, mark)
+            event = _EVENTS.get(mark, "outcome")
+            notification = notification_for(
+                request, event, mark if delivery.event is None else delivery.request_id, channel=self.channel.name,
+                base_url=self.base_url, now=clock.now(), to=delivery.to, by=delivery.by,
+                instead_of=delivery.instead_of,
+            )  # fmt: skip
+            reference = None
+            if event == "outcome" and delivery.sent:
+                self.channel.follow_up(notification, delivery.reference)
+            else:
+                reference = self.channel.send(notification)
         except Exception as error:
             message, for_good = redaction.error_text(error, ())[:_ERROR_ROOM], isinstance(error, UndeliverableError)
             self._record(record.key, lambda known: known.after_failure(message, clock.now(), for_good=for_good))
@@ -290,17 +290,6 @@ class Deliverer:
         now = clock.now()
         self._record(record.key, lambda known: (known.after_sending(mark, request, reference, now), None))
         return True
-
-    def _send(self, delivery: Delivery, request: Request, mark: str) -> str | None:
-        event = _EVENTS.get(mark, "outcome")
-        notification = notification_for(
-            request, event, mark if delivery.event is None else delivery.request_id, channel=self.channel.name,
-            base_url=self.base_url, now=clock.now(), to=delivery.to, by=delivery.by, instead_of=delivery.instead_of,
-        )  # fmt: skip
-        if event == "outcome" and delivery.sent:
-            self.channel.follow_up(notification, delivery.reference)
-            return None
-        return self.channel.send(notification)
 
     def _record(self, request_id: str, after: Callable[[Delivery], tuple[Delivery, datetime | None]]) -> None:
         """Store the result of an attempt; `after` returns the new delivery and, after a failure, the retry time."""

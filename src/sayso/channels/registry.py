@@ -137,6 +137,10 @@ def notification_for(
     if to is not None:
         whom = "you" if instead_of is None else f"{_named(instead_of)} (away, you stand in)"
         title = f"{_named(by)} {'mentions' if event == 'mentioned' else 'assigned to'} {whom}: {title}"
+    facts: list[str] = []
+    if request.state is State.PENDING:
+        facts += [] if request.risk is None else [f"risk {token(request.risk, _ROOM)}"]
+        facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
     return Notification(
         id=_id_of(request.id, channel, event, mark),
         event=event,
@@ -148,7 +152,7 @@ def notification_for(
         state=request.state.value,
         fingerprint=request.current_fingerprint,
         title=title,
-        line=_line(request, title, now),
+        line="; ".join([title, *facts]),
         link=None if base_url is None else f"{base_url.rstrip('/')}/r/{request.id}",
         asked_at=request.created_at,
         expires_at=request.expires_at,
@@ -214,16 +218,6 @@ def _those_of(escalation: Escalation | None) -> str:
     named = [*roles, *(name_of(person, _ROOM) for person in escalation.people)]
     more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
     return " or ".join([*named[:_NAMED], *more])
-
-
-def _line(request: Request, title: str, now: datetime) -> str:
-    if request.state is not State.PENDING:
-        return title
-    facts = [title]
-    if request.risk is not None:
-        facts.append(f"risk {token(request.risk, _ROOM)}")
-    facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
-    return "; ".join(facts)
 
 
 def _id_of(*parts: str) -> str:

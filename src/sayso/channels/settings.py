@@ -17,8 +17,6 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer
 
 T = TypeVar("T")
 
-_PERSON = ("issuer", "name", "roles")
-
 
 class Table:
     """One table of settings.
@@ -89,7 +87,7 @@ class Table:
         fields: dict[str, Any] = {"name": given} if isinstance(given, str) else given
         if not isinstance(fields, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  it came from a file
             raise self.error(name, 'must be a name, or a table {name = "ada", roles = ["finance"]}')
-        one = Table(f"{self.where}.{name}", fields, known=_PERSON)
+        one = Table(f"{self.where}.{name}", fields, known=("issuer", "name", "roles"))
         try:
             return Reviewer(
                 one.text("name"), roles=one.texts("roles") if "roles" in fields else roles,

@@ -40,13 +40,14 @@ import click
 
 from sayso import __version__, clock, config, errors
 from sayso.audit.checkpoint import first_of, history, problems
-from sayso.channels.outbox import delivering, forget
+from sayso.channels.outbox import delivering
 from sayso.channels.registry import (
     Channel,
     ChannelHealth,
     announce_waiting,
     check,
     configured,
+    forget,
     health,
     make,
     test_notification,

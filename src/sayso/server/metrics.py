@@ -23,7 +23,7 @@ from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse, Response
 
 from sayso import clock, errors
-from sayso.channels.outbox import health
+from sayso.channels.registry import health
 from sayso.clock import instant
 from sayso.model.request import State
 from sayso.server.api.endpoint import principal_of

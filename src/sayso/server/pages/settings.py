@@ -17,8 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from sayso import clock, config, errors
 from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
-from sayso.channels.outbox import health
-from sayso.channels.registry import DeliveryError, check, test_notification
+from sayso.channels.registry import DeliveryError, check, health, test_notification
 from sayso.model import redaction
 from sayso.model.canonical import MASK
 from sayso.model.duration import ago
