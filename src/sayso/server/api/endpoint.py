@@ -49,8 +49,6 @@ LOOKING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 # -- who asks ----------------------------------------------------------------------------------------------------
 
-_STRANGER = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor expired; nothing was done"
-
 
 @dataclass(frozen=True)
 class Principal:
@@ -61,11 +59,6 @@ class Principal:
     token_id: str | None
     channel: Literal["api", "web"]
     session: Session | None = field(default=None, repr=False)
-
-    @property
-    def csrf(self) -> str | None:
-        """The CSRF token that a session's changes must carry; None for a token."""
-        return None if self.session is None else self.session.csrf
 
     @cached_property
     def requester(self) -> Identity:
@@ -83,8 +76,8 @@ def principal_of(http: Http) -> Principal:
         Problem: The client is not authenticated, or may not review here. Or it changes something in a session, and the
             request does not come from a page of this server.
     """
-    given = _authorization(http)
-    if not given:
+    text = _bearer(http)
+    if text is None:
         session = _session(http)
         if session is None:
             raise _stranger()
@@ -97,8 +90,7 @@ def principal_of(http: Http) -> Principal:
             )
         return Principal("review", session.reviewer, None, "web", session)
     tokens: Tokens = http.app.state.tokens
-    text = _token_text(given)
-    token = None if text is None else tokens.find(text)
+    token = tokens.find(text)
     if token is None:
         raise _stranger()
     return _holder(http, token)
@@ -106,12 +98,11 @@ def principal_of(http: Http) -> Principal:
 
 async def _principal(http: Http) -> Principal:
     """Run `principal_of` in a thread. A token seen before needs no read here: it is checked where the work runs."""
-    given = _authorization(http)
-    if given and (text := _token_text(given)) is not None:
-        tokens: Tokens = http.app.state.tokens
-        known = tokens.recall(text)
-        if known is not None:
-            return _holder(http, known)
+    tokens: Tokens = http.app.state.tokens
+    text = _bearer(http)
+    known = tokens.recall(text) if text else None
+    if known is not None:
+        return _holder(http, known)
     return await in_thread(http, partial(principal_of, http))
 
 
@@ -133,13 +124,13 @@ def _session(http: Http) -> Session | None:
     return settings.sessions.find_unrecorded(cookie, person) if person and settings.sign_in.admits(person) else None
 
 
-def _authorization(http: Http) -> list[str]:
-    return [value.decode("latin-1") for name, value in http.scope["headers"] if name == b"authorization"]
-
-
-def _token_text(given: list[str]) -> str | None:
+def _bearer(http: Http) -> str | None:
+    """Return the token of a request, which is not checked yet: empty if the header is invalid, None without one."""
+    given = [value.decode("latin-1") for name, value in http.scope["headers"] if name == b"authorization"]
+    if not given:
+        return None
     scheme, _, text = given[0].partition(" ")
-    return text.strip() if len(given) == 1 and scheme.casefold() == "bearer" else None
+    return text.strip() if len(given) == 1 and scheme.casefold() == "bearer" else ""
 
 
 def _holder(http: Http, token: Token) -> Principal:
@@ -157,7 +148,8 @@ def _principal_by(token: Token) -> Principal:
 
 
 def _stranger() -> Problem:
-    return Problem("not_signed_in", _STRANGER, headers={"www-authenticate": "Bearer"})
+    words = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor expired; nothing was done"
+    return Problem("not_signed_in", words, headers={"www-authenticate": "Bearer"})
 
 
 # -- input -------------------------------------------------------------------------------------------------------
@@ -273,9 +265,6 @@ def _fields(message: Any) -> dict[str, Any]:
 _encoder = msgspec.json.Encoder(enc_hook=_fields)
 
 
-_CONTENT_TYPE = "content-type: application/json\r\n"
-
-
 class _JsonResponse:
     """A small JSON response. Starlette's response takes three times as long."""
 
@@ -295,7 +284,7 @@ class _JsonResponse:
         answer: Callable[[Scope, bytes, bytes], bool] | None = scope.get(ANSWER)
         if answer is None or self._status != HTTPStatus.OK:
             return False
-        lines = _CONTENT_TYPE
+        lines = "content-type: application/json\r\n"
         for name, value in self._headers.items():
             if not (value.isascii() and value.isprintable()):
                 return False
