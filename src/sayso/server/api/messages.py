@@ -13,16 +13,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sayso.audit.export import entry_document
 from sayso.model import grant as grants
 from sayso.model import request, reviewer
-from sayso.model.journal import Entry as Row
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
-from sayso.view.document import budget_document, grant_document, request_document
+from sayso.view.document import grant_document, request_document
 
 
 class Query(BaseModel):
@@ -294,11 +292,6 @@ class Budget(Output):
     agent: str | None = Field(description="For a budget per agent: the agent, as `issuer:subject`.")
     run: str | None = Field(description="For a budget per run: the run.")
 
-    @classmethod
-    def of(cls, use: grants.BudgetUse) -> Budget:
-        """Return the message for an account."""
-        return cls.model_validate(budget_document(use))
-
 
 class Grants(Output):
     """Grants, newest first, and the budgets of policies."""
@@ -438,11 +431,6 @@ class Entry(Output):
     channel: str
     detail: Any
     link: str = Field(description="SHA-256 over this row and the link of the previous row of its run.")
-
-    @classmethod
-    def of(cls, row: Row) -> Entry:
-        """Return the message for a row."""
-        return cls.model_validate(entry_document(row))
 
 
 class Journal(Output):

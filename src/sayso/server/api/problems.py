@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
@@ -93,15 +94,12 @@ class Problem(Exception):
         self.data = data
 
 
-def _code(fault: type[errors.SaysoError]) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", fault.__name__.removesuffix("Error")).lower()
-
-
 def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
     """Return the kind of problem for an error class of `sayso.errors`."""
+    code = re.sub(r"(?<!^)(?=[A-Z])", "_", fault.__name__.removesuffix("Error")).lower()
     status = next((status for kind, status in _STATUS if issubclass(fault, kind)), 500)
     title = (fault.__doc__ or "").partition("\n")[0].partition(".")[0].replace("\u2060", "")
-    return ProblemKind(_code(fault), status, title)
+    return ProblemKind(code, status, title)
 
 
 @cache
@@ -153,15 +151,11 @@ def problem_of(fault: errors.SaysoError) -> Problem:
             kind.code if isinstance(fault, errors.StoreError) else "internal",
             "the server cannot do this now; nothing was done. See the server's log",
         )
-    return Problem(kind.code, str(fault), **_facts(fault))
-
-
-def _facts(fault: errors.SaysoError) -> dict[str, Any]:
     facts = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _PLAIN)}
-    if not isinstance(fault, errors.AlreadyDecidedError):
-        return facts
-    facts |= {"decided_by": facts.pop("by"), "decided_at": facts.pop("at")}
-    return facts | {"verb": _DECIDED_BY.get(fault.state, "reject")}
+    if isinstance(fault, errors.AlreadyDecidedError):
+        facts |= {"decided_by": facts.pop("by"), "decided_at": facts.pop("at")}
+        facts["verb"] = _DECIDED_BY.get(fault.state, "reject")
+    return Problem(kind.code, str(fault), **facts)
 
 
 def _plain(value: Any) -> Any:
@@ -170,9 +164,13 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def unfit(error: Exception) -> Problem:
-    """Return the problem for input that is valid by its schema but refused for another reason."""
-    return Problem("invalid_input", f"{error}; nothing was done")
+@contextmanager
+def refusing_input(undone: str = "; nothing was done") -> Generator[None]:
+    """Raise `Problem` for an error of the block about input that is valid by its schema; `undone` ends its message."""
+    try:
+        yield
+    except (ValueError, errors.ConfigError) as error:
+        raise Problem("invalid_input", f"{error}{undone}") from None
 
 
 def document_of(problem: Problem) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, encoded, in_thread, validated
-from sayso.server.api.problems import Problem, document_of, problem_of, unfit
+from sayso.server.api.problems import Problem, document_of, problem_of, refusing_input
 from sayso.server.api.validation import Denied, Ownership, validate_request
 from sayso.server.events import StoreVersion, until_changed
 from sayso.stores import http_messages as messages
@@ -206,11 +206,10 @@ def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
 # -- one request -------------------------------------------------------------------------------------------------
 
 
-_CHANGING = (
+_changing = attrgetter(
     "state", "holds", "votes", "decision", "edited", "returned", "claimed_by", "claimed_at", "escalated_at",
     "approval_expires_at", "execution", "expires_at", "purged_at",
 )  # fmt: skip
-_changing = attrgetter(*_CHANGING)
 
 
 def message_of(request: Request) -> messages.RequestMessage:
@@ -366,10 +365,8 @@ def match(own: Ownership, message: messages.Match) -> messages.Ids:
 def list_requests(own: Ownership, message: messages.List) -> messages.Requests:
     wanted = message.wanted
     _must_be_short(wanted.run_id, wanted.name, wanted.risk, wanted.text)
-    try:
+    with refusing_input():
         page = own.page(wanted, message.cursor, message.limit, newest=message.newest)
-    except ValueError as error:
-        raise unfit(error) from None
     return messages.Requests.of(requests=page.requests, cursor=page.cursor)
 
 
@@ -478,10 +475,8 @@ def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
     _must_be_short(message.wanted.name)
     found, looked_at, cursor = list[RunRecord](), 0, message.cursor
     while True:
-        try:
+        with refusing_input():
             page, cursor = own.store.runs(message.wanted, cursor=cursor, limit=message.limit - len(found))
-        except ValueError as error:
-            raise unfit(error) from None
         found += [run for run in page if own.is_my_run(run.id)]
         looked_at += len(page)
         if cursor is None or len(found) == message.limit or looked_at >= _MAX_LOOKED_AT:

@@ -10,21 +10,22 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from starlette.responses import JSONResponse, Response
 
 from sayso import errors, mplp
+from sayso.audit.export import entry_document
 from sayso.model import duration
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.run import RunState
 from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router, encoded
-from sayso.server.api.problems import Problem, unfit
+from sayso.server.api.problems import Problem, refusing_input
 from sayso.server.auth.tokens import TokenKind, Tokens, doubt_about, with_roles
 from sayso.stores.filter import RunFilter
+from sayso.view.document import budget_document
 
 __all__ = ["router"]
 
@@ -40,7 +41,7 @@ def me(context: Context) -> messages.Me:
     who = context.principal
     return messages.Me(
         kind=who.kind, name=who.reviewer.subject, issuer=who.reviewer.issuer, roles=sorted(who.reviewer.roles),
-        channel=who.channel, token=who.token_id, csrf=who.csrf,
+        channel=who.channel, token=who.token_id, csrf=None if who.session is None else who.session.csrf,
     )  # fmt: skip
 
 
@@ -51,23 +52,16 @@ def me(context: Context) -> messages.Me:
 def list_requests(context: Context, query: messages.RequestsQuery) -> messages.Requests:
     if query.q is not None and query.text is not None:
         raise Problem("invalid_input", "`q` is the old name of `text`; give only one of them, nothing was done")
-    try:
+    with refusing_input():
+        claimer = None if query.claimed_by is None else _person(query.claimed_by)
         page = context.review.list(
             state="all" if "all" in query.state else query.state or None, run=query.run, tool=query.tool,
             risk=query.risk, agent=query.agent, kind=query.kind, text=query.text or query.q,
-            claimed_by=_claimer(context, query), older_than=query.older_than, newest=query.newest,
-            cursor=query.cursor, limit=query.limit,
+            claimed_by=context.principal.reviewer if query.mine else claimer, older_than=query.older_than,
+            newest=query.newest, cursor=query.cursor, limit=query.limit,
         )  # fmt: skip
-    except (ValueError, errors.ConfigError) as error:
-        raise unfit(error) from None
     found = [messages.Request.of(one, context.review) for one in page.requests]
     return messages.Requests(requests=found, cursor=page.cursor)
-
-
-def _claimer(context: Context, query: messages.RequestsQuery) -> Reviewer | None:
-    if query.mine:
-        return context.principal.reviewer
-    return None if query.claimed_by is None else _person(query.claimed_by)
 
 
 def _person(name: str) -> Reviewer:
@@ -128,17 +122,16 @@ def _rows(
         after = run, int(seq)
     rows = store.journal(run_id=run_id, request_id=request_id, after=after, limit=query.limit)
     cursor = f"{rows[-1].seq}.{rows[-1].run_id}" if len(rows) == query.limit else None
-    return messages.Journal(entries=[messages.Entry.of(store.legible(row)) for row in rows], cursor=cursor)
+    entries = [messages.Entry.model_validate(entry_document(store.legible(row))) for row in rows]
+    return messages.Journal(entries=entries, cursor=cursor)
 
 
 @router.get("/v1/runs", "List runs, newest first", kinds=_READERS)
 def list_runs(context: Context, query: messages.RunsQuery) -> messages.Runs:
     states = frozenset[RunState]() if query.state is None else frozenset({query.state})
     wanted = RunFilter(states, query.name)
-    try:
+    with refusing_input():
         found, cursor = context.store.runs(wanted, cursor=query.cursor, limit=query.limit)
-    except ValueError as error:
-        raise unfit(error) from None
     return messages.Runs(runs=list(map(messages.Run.of, found)), cursor=cursor)
 
 
@@ -224,10 +217,8 @@ def cancel(context: Context, request: Request, body: messages.Cancel) -> Request
 
 @_verb("Comment on a request for its other reviewers", "invalid_input")
 def comment(context: Context, request: Request, body: messages.Remark) -> Request:
-    try:
+    with refusing_input(""):
         return context.review.comment(request.id, body.text)
-    except ValueError as error:
-        raise Problem("invalid_input", str(error)) from None
 
 
 @_verb("Claim a request: nobody else can decide it")
@@ -237,10 +228,8 @@ def claim(context: Context, request: Request, body: messages.Empty) -> Request: 
 
 @_verb("Assign a request to another reviewer", "already_voted", "invalid_input")
 def assign(context: Context, request: Request, body: messages.Assign) -> Request:
-    try:
+    with refusing_input():
         to = _person(body.to)
-    except ValueError as error:
-        raise unfit(error) from None
     who = with_roles(context.store, to.identity) or to.identity
     after = context.review.assign(request.id, who, force=body.force)
     if isinstance(who, Identity) and after.wanted_roles:
@@ -252,10 +241,8 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
 
 @_verb("Hide a request from your own list", "decision_refused", "invalid_input")
 def snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
-    try:
+    with refusing_input():
         return context.review.snooze(request.id, body.until)
-    except errors.ConfigError as error:
-        raise unfit(error) from None
 
 
 @_verb("Release a claimed request", "not_claimed", kinds=_READERS)
@@ -265,14 +252,9 @@ def release(context: Context, request: Request, body: messages.Release) -> Reque
 
 @_verb("Postpone the expiry of a request or an unused approval")
 def extend(context: Context, request: Request, body: messages.Extend) -> Request:
-    return context.review.extend(request.id, _span(body.span, "changed"))
-
-
-def _span(text: str, undone: str) -> timedelta:
-    try:
-        return duration.parse(text)
-    except errors.ConfigError as error:
-        raise Problem("invalid_input", f"{error}; nothing was {undone}") from None
+    with refusing_input("; nothing was changed"):
+        span = duration.parse(body.span)
+    return context.review.extend(request.id, span)
 
 
 @_verb("Record whether a call with an unknown outcome happened", "not_unknown", kinds=_READERS)
@@ -290,10 +272,8 @@ def list_away(context: Context) -> messages.Delegations:
 
 @router.post("/v1/away", "Declare yourself away, and name a stand-in", kinds=_REVIEW, problems=("invalid_input",))
 def away(context: Context, body: messages.Away) -> messages.Delegation:
-    try:
+    with refusing_input(""):
         made = context.review.delegate(_person(body.to), body.until)
-    except (ValueError, errors.ConfigError) as error:
-        raise Problem("invalid_input", str(error)) from None
     return messages.Delegation.of(made, warning=doubt_about(context.store, made.to))
 
 
@@ -311,17 +291,20 @@ def back(context: Context, _: messages.Empty) -> messages.Delegations:
     problems=(*_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "grant_refused"),
 )  # fmt: skip
 def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
+    request, seen = _request(context), _must_have_seen(context, body.seen, "a grant")
+    with refusing_input("; nothing was decided"):
+        lasts = duration.parse(body.lasts)
     return messages.Grant.of(context.review.grant(
-        _request(context).id, count=body.count, here=body.here, without=body.without, at_most=body.at_most,
-        exactly=body.exactly, changes=body.changes, comment=body.comment,
-        seen=_must_have_seen(context, body.seen, "a grant"), lasts=_span(body.lasts, "decided"),
+        request.id, count=body.count, here=body.here, without=body.without, at_most=body.at_most,
+        exactly=body.exactly, changes=body.changes, comment=body.comment, seen=seen, lasts=lasts,
     ))  # fmt: skip
 
 
 @router.get("/v1/grants", "List grants, newest first, and the use of budgets", kinds=_READERS)
 def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grants:
-    found, budgets = context.review.grants(ended=query.ended), context.store.budgets()
-    return messages.Grants(grants=list(map(messages.Grant.of, found)), budgets=list(map(messages.Budget.of, budgets)))
+    found = list(map(messages.Grant.of, context.review.grants(ended=query.ended)))
+    budgets = [messages.Budget.model_validate(budget_document(one)) for one in context.store.budgets()]
+    return messages.Grants(grants=found, budgets=budgets)
 
 
 @router.post(
