@@ -162,17 +162,14 @@ class Hooks:
         )
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
-        self._forget()
+        for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):
+            self._store.drop(_RECORD, record.key)
         record = self._store.record(_RECORD, key)
         if record is None:
             return None
         if record.body["digest"] != digest:
             raise Problem("invalid_input", f"this {ID} was already used for another message; nothing was decided")
         return record.body["status"], record.body["content"]
-
-    def _forget(self) -> None:
-        for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):
-            self._store.drop(_RECORD, record.key)
 
     def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
         """Decide, and return the status and content of the answer. A refusal is stored as the answer, too."""
@@ -239,8 +236,9 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     stranger = f"unsigned {settings.sender(http)}"
     rate.must_have_room(stranger)  # before the body is read and a signature computed, which cost more
     try:
-        headers, body = await _message(http)
-        return await run_in_threadpool(hooks.answer, headers, body)
+        given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
+        headers = {name: values[0] for name, values in given.items() if len(values) == 1}
+        return await run_in_threadpool(hooks.answer, headers, await read_bytes(http, _BODY_TIMEOUT))
     except ClientDisconnect:
         rate.count(stranger)
         raise
@@ -248,9 +246,3 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
         if fault.kind.code in _UNSIGNED:
             rate.count(stranger)
         raise
-
-
-async def _message(http: Http) -> tuple[dict[str, str], bytes]:
-    given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
-    headers = {name: values[0] for name, values in given.items() if len(values) == 1}
-    return headers, await read_bytes(http, _BODY_TIMEOUT)

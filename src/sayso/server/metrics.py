@@ -27,7 +27,7 @@ from sayso.channels.registry import health
 from sayso.clock import instant
 from sayso.model.request import State
 from sayso.server.api.endpoint import principal_of
-from sayso.server.api.events import EventLog, LoggedEvent
+from sayso.server.api.events import EventLog
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.server.protection import LOOPBACK
@@ -148,11 +148,9 @@ class _Instruments:
         self.ends = meter.create_counter("sayso.ends", "{request}", "Expired requests, and calls by outcome.")
         self.lost = meter.create_counter("sayso.events.lost", "{scrape}", "Scrapes that found events missing.")
         self.deciding = meter.create_histogram(
-            "sayso.decision.duration",
-            "s",
-            "Time from the request to the decision.",
+            "sayso.decision.duration", "s", "Time from the request to the decision.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
-        )
+        )  # fmt: skip
         for verb in _VERBS.values():
             self.decisions.add(0, {"sayso.decision.verb": verb})
         for outcome in _OUTCOMES:
@@ -203,20 +201,16 @@ class Metrics:
             found.lost.add(1)
             self._number = self._event_log.number
             return
-        for event in events:
-            self._add(found, event)
-            self._number = event.number  # not the log's newest number: events may have followed `since`
-
-    def _add(self, found: _Instruments, logged: LoggedEvent) -> None:
-        entry, event = logged.entry, logged.entry.event
-        if event in _OUTCOMES:
-            found.ends.add(1, {"sayso.outcome": event})
-        if event not in _VERBS:
-            return
-        if event != "voted":
-            asked_at = self._store.get(entry.request_id).created_at  # if it raises, nothing is counted twice
-            found.deciding.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
-        found.decisions.add(1, {"sayso.decision.verb": _VERBS[event]})
+        for logged in events:
+            entry, event = logged.entry, logged.entry.event
+            if event in _OUTCOMES:
+                found.ends.add(1, {"sayso.outcome": event})
+            if event in _VERBS:
+                if event != "voted":
+                    asked_at = self._store.get(entry.request_id).created_at  # if it raises, nothing is counted twice
+                    found.deciding.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
+                found.decisions.add(1, {"sayso.decision.verb": _VERBS[event]})
+            self._number = logged.number  # not the log's newest number: events may have followed `since`
 
 
 # -- the page --------------------------------------------------------------------------------------------------------

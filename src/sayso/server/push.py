@@ -307,7 +307,9 @@ class Push(Channel):
             claims = {"aud": origin, "sub": self._contact, "exp": ends}
             headers |= {name.lower(): value for name, value in self._vapid().sign(claims).items()}
             named = {**message, "for": device.reviewer.identity.qualified}
-            body = _encrypted(device, json.dumps(named, ensure_ascii=False).encode())
+            keys = {"p256dh": device.p256dh, "auth": device.auth}
+            pusher = _libraries()[1].WebPusher({"endpoint": device.endpoint, "keys": keys})
+            body = pusher.encode(json.dumps(named, ensure_ascii=False).encode())["body"]
             status, _ = self._receivers.post(self._where(device.endpoint), body, headers)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)
@@ -386,11 +388,6 @@ def _libraries() -> tuple[Any, Any]:
         return importlib.import_module("py_vapid"), importlib.import_module("pywebpush")
     except ModuleNotFoundError:
         raise errors.ConfigError(EXTRA) from None
-
-
-def _encrypted(device: Device, message: bytes) -> bytes:
-    keys = {"p256dh": device.p256dh, "auth": device.auth}
-    return _libraries()[1].WebPusher({"endpoint": device.endpoint, "keys": keys}).encode(message)["body"]
 
 
 def _who(reviewer: Reviewer) -> Mapping[str, Any]:

@@ -140,8 +140,7 @@ def _hash_of(*parts: str) -> str:
 def _digest_of(text: str) -> str:
     """Return the digest of a JSON text, independent of key order and whitespace.
 
-    Raises:
-        Problem: A number has more digits than a person would see.
+    Raises `Problem` if a number has more digits than a person would see.
     """
 
     def exact(digits: str) -> float:
@@ -294,11 +293,7 @@ async def get(own: Ownership, query: _Poll) -> Response:
         return None if _decision(request) is None else _shown(request, record)
 
     text = await until_changed(own, [request_id], look, wait) if wait else None
-    return _answer(text or await own.look(_as_it_stands, request_id))
-
-
-def _as_it_stands(own: Ownership, request_id: str) -> str:
-    return _shown(*_found(own, request_id))
+    return _answer(_shown(*await own.look(_found, request_id)) if text is None else text)
 
 
 @router.delete("/aap/v1/requests/{id}", "Withdraw a request that is not decided")
@@ -353,15 +348,12 @@ def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
     if known is None or {**known, "reported_at": ""} != {**reported, "reported_at": ""}:
         raise _conflict("outcome_conflict", f"another outcome is already recorded ({request.state}); nothing changed")
     if request.state in {State.RUNNING, State.UNKNOWN}:
-        request = own.store.finish(request.id, request.execution.token, _outcome(request, report))
+        note = None if report.note is None else redaction.fit(report.note, secrets_of_call(request.call, request))
+        ended = Outcome("done", None if note is None else canonical.encode({"result": note}).text)
+        if report.status == "failed":
+            ended = Outcome("failed", error=note or "the program gave no reason")
+        request = own.store.finish(request.id, request.execution.token, ended)
     return _answer(_shown(request, record))
-
-
-def _outcome(request: Request, report: _Outcome) -> Outcome:
-    note = None if report.note is None else redaction.fit(report.note, secrets_of_call(request.call, request))
-    if report.status == "failed":
-        return Outcome("failed", error=note or "the program gave no reason")
-    return Outcome("done", None if note is None else canonical.encode({"result": note}).text)
 
 
 # -- instances --------------------------------------------------------------------------------------------------------

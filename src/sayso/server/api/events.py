@@ -130,9 +130,8 @@ class EventLog:
             wake()
 
     def _watch(self, request_id: str) -> Unwatch:
-        return self._store.watch(
-            request_id, partial(self._mark_changed, request_id)
-        )  # takes less memory than a closure
+        # A partial takes less memory than a closure.
+        return self._store.watch(request_id, partial(self._mark_changed, request_id))
 
     def _resume(self) -> None:
         self._has_changed.set()
@@ -159,17 +158,14 @@ class EventLog:
             return
         found = dict[str, _Tracked]()
         try:
-            self._track_open(found)
+            for request in requests_in(self._store, _LIVE):
+                tracked = found[request.id] = _Tracked(0, self._watch(request.id))
+                tracked.seq = max((row.seq for row in self._rows_after(request.id, 0)[1]), default=0)
         except BaseException:
             for tracked in found.values():
                 tracked.unwatch()
             raise
         self._tracked = found  # all of them or none
-
-    def _track_open(self, found: dict[str, _Tracked]) -> None:
-        for request in requests_in(self._store, _LIVE):
-            tracked = found[request.id] = _Tracked(0, self._watch(request.id))
-            tracked.seq = max((row.seq for row in self._rows_after(request.id, 0)[1]), default=0)
 
     # -- reading -----------------------------------------------------------------------------------------------
 

@@ -75,17 +75,6 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     return tree
 
 
-def _must_be_small(**texts: bytes) -> None:
-    """Refuse a request with a text so large that it would slow down lists.
-
-    Raises:
-        AskRefusedError: A text is too large; the message names it.
-    """
-    for name, text in texts.items():
-        if len(text) > _MAX_BYTES:
-            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
-
-
 def _must_fit(named: dict[str, Json], schema: Schema) -> None:
     if named.keys() != schema.properties.keys():
         _refuse("the arguments must match the function's parameters exactly: all of them and no others")
@@ -112,11 +101,7 @@ def _is_other(given: Json, fitted: Json) -> bool:
 
 
 def _must_be_canonical(tree: Json) -> None:
-    """Refuse a tree that `canonical.encode` could not have written, without its classes, which the server lacks.
-
-    Raises:
-        ArgumentError: The tree is not canonical.
-    """
+    """Raise `ArgumentError` for a tree that `canonical.encode` could not write, but without the classes it names."""
     named, items = fields_of(tree), items_of(tree)
     match tree:
         case {"$tuple": list()} | {"$enum": [str(), str()]} | {"$dataclass": [str(), dict()]} if len(tree) == 1:
@@ -176,10 +161,10 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
     """
     subject, further = asked.subject, {**vars(asked)}
     del further["subject"]
-    _must_be_small(
-        form=(subject.text if isinstance(subject, Question) else subject.form).encode(errors="replace"),
-        request=encoded(further, is_ascii=False),
-    )
+    form = (subject.text if isinstance(subject, Question) else subject.form).encode(errors="replace")
+    for name, text in (("form", form), ("request", encoded(further, is_ascii=False))):
+        if len(text) > _MAX_BYTES:  # it would slow down lists
+            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
     try:
         request = _request(asked, me, owner, now)
         if request.kind == "call":
