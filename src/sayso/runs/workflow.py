@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
@@ -29,28 +29,51 @@ _OWN = object()
 _VARIABLE = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
 
 
-class StepInputs(NamedTuple):
-    """The inputs of one step.
+class _Step(NamedTuple):
+    """A step of a workflow.
 
     Attributes:
-        function: The step's function.
-        before: The earlier steps, whose results it can take by name.
+        before: The steps that were added before it, whose results it can take by name.
+        depends_on: The steps that must end first.
         given: The arguments that the workflow's author provides.
-        optional: The arguments that can be omitted.
     """
 
-    function: Callable[..., Any]
+    runnable: Runnable
     before: Collection[str]
+    depends_on: Collection[str]
     given: Mapping[str, Any]
-    optional: Collection[str]
+
+    def parameters(self) -> Iterable[Parameter]:
+        """Yield the parameters that the workflow's input must provide, with the step's types."""
+        function = self.runnable.function
+        hints = hints_of(inspect.unwrap(function))
+        parameters = inspect.signature(function).parameters
+        fields = fields_of(parameters.values(), lambda: hints)
+        for name, parameter in parameters.items():
+            if name in self.before or name in self.given:
+                continue
+            annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
+            default = parameter.default
+            if name in fields and fields[name].is_required:
+                annotation, default = Annotated[fields[name].info.annotation, fields[name].info], Parameter.empty
+            if parameter.kind in _VARIABLE:
+                yield parameter
+            elif name in self.runnable.default_params and default is Parameter.empty:
+                continue  # the step creates the value, unless its caller passes one
+            else:
+                yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for hook in filter(callable, self.given.values()):
+            for name in inspect.signature(hook).parameters:
+                if name not in self.before:
+                    yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=Any)
 
 
-def inputs_of(steps: Iterable[StepInputs], hooks: Iterable[Callable[..., Any]] = ()) -> inspect.Signature:
+def _signature_of(steps: Iterable[_Step], hooks: Iterable[Callable[..., Any]]) -> inspect.Signature:
     """Return the signature of a workflow with these steps; its `hooks` can require further inputs."""
     found: dict[str, Parameter] = {}
     takes_any = False
     for step in steps:
-        for parameter in _parameters(step):
+        for parameter in step.parameters():
             takes_any |= parameter.kind is Parameter.VAR_KEYWORD
             if parameter.kind not in _VARIABLE:
                 found[parameter.name] = _joined(found.get(parameter.name), parameter)
@@ -62,29 +85,6 @@ def inputs_of(steps: Iterable[StepInputs], hooks: Iterable[Callable[..., Any]] =
     return inspect.Signature([*(p for p in found.values() if p.default is not _OWN), *more])
 
 
-def _parameters(step: StepInputs) -> Iterable[Parameter]:
-    hints = hints_of(inspect.unwrap(step.function))
-    parameters = inspect.signature(step.function).parameters
-    fields = fields_of(parameters.values(), lambda: hints)
-    for name, parameter in parameters.items():
-        if name in step.before or name in step.given:
-            continue
-        annotation = hints.get(name, Any if isinstance(parameter.annotation, str) else parameter.annotation)
-        default = parameter.default
-        if name in fields and fields[name].is_required:
-            annotation, default = Annotated[fields[name].info.annotation, fields[name].info], Parameter.empty
-        if parameter.kind in _VARIABLE:
-            yield parameter
-        elif name in step.optional and default is Parameter.empty:
-            continue  # the step creates the value, unless its caller passes one
-        else:
-            yield Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    for hook in filter(callable, step.given.values()):
-        for name in inspect.signature(hook).parameters:
-            if name not in step.before:
-                yield Parameter(name, Parameter.KEYWORD_ONLY, annotation=Any)
-
-
 def _joined(known: Parameter | None, new: Parameter) -> Parameter:
     if known is None:
         return new
@@ -93,12 +93,6 @@ def _joined(known: Parameter | None, new: Parameter) -> Parameter:
         return typed.replace(default=Parameter.empty)
     is_shared = type(known.default) is type(new.default) and known.default == new.default
     return typed.replace(default=known.default if is_shared else _OWN)
-
-
-class _Step(NamedTuple):
-    runnable: Runnable
-    depends_on: frozenset[str]
-    given: Mapping[str, Any]
 
 
 class Workflow(Runnable):
@@ -122,7 +116,7 @@ class Workflow(Runnable):
 
         go.__name__ = go.__qualname__ = name
         self._hooks = [hook for hook in map(options.get, ("requires_approval", "approval_prompt")) if callable(hook)]
-        vars(go)["__signature__"] = inputs_of((), self._hooks)
+        vars(go)["__signature__"] = _signature_of((), self._hooks)
         # Its approval is valid until it ends; the history has its steps, and each of them starts only once.
         options.setdefault("idempotent", True)
         super().__init__(name=name, function=go, **options)
@@ -162,8 +156,8 @@ class Workflow(Runnable):
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
         hooks = (hook for hook in given.values() if callable(hook))
         read = {name for hook in hooks for name in inspect.signature(hook).parameters if name in self._steps}
-        steps = {**self._steps, key: _Step(runnable, frozenset(named) | taken | read, given)}
-        vars(self.function)["__signature__"] = inputs_of(_inputs(steps), self._hooks)
+        steps = {**self._steps, key: _Step(runnable, tuple(self._steps), {*named, *taken, *read}, given)}
+        vars(self.function)["__signature__"] = _signature_of(steps.values(), self._hooks)
         self._steps = steps
         # Its input and its masking derive from its steps.
         for known in ("gate", "rest", "schema", "shape", "signature", "_exact"):
@@ -182,30 +176,52 @@ class Workflow(Runnable):
         return {name: step.runnable for name, step in self._steps.items()}
 
     async def _flow(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        context, going = cast("StepContext", current_step()), _Progress(self._steps)
+        """Run the steps, each as soon as its dependencies have results, and return the results by name."""
+        context = cast("StepContext", current_step())
+        sorter = TopologicalSorter({name: step.depends_on for name, step in self._steps.items()})
+        sorter.prepare()  # there is no cycle, because steps name only earlier ones
+        tasks: dict[asyncio.Future[Any], str] = {}
+        results: dict[str, Any] = {}
+        faults: dict[str, BaseException] = {}
         try:
-            while going.has_more():
-                ready = going.ready()
-                is_only = len(ready) == 1 and going.is_idle
+            while (ready := sorter.get_ready()) or tasks:
+                is_only = len(ready) == 1 and not tasks
                 for name in ready:
-                    going.begin(name, self._taken(context, name, going.results, inputs, is_only=is_only))
-                await going.settle()
+                    work = self._run_step(context, name, {**inputs, **results}, inputs, is_only=is_only)
+                    tasks[asyncio.ensure_future(work)] = name
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    name, fault = tasks.pop(task), task.exception()
+                    if fault is None:
+                        results[name] = task.result()
+                        sorter.done(name)
+                    else:
+                        faults[name] = fault
         finally:
-            await going.end()
-        return going.outcome()
+            for task in tasks:  # only a cancelled run has any
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+        shown = {name: value.plain if isinstance(value, LostValue) else value for name, value in results.items()}
+        if faults:
+            raise _fault_of(list(faults.values()), shown)
+        return shown
 
-    async def _taken(
-        self, context: StepContext, name: str, results: Mapping[str, Any], inputs: Mapping[str, Any], *, is_only: bool
+    async def _run_step(
+        self, context: StepContext, name: str, known: Mapping[str, Any], inputs: Mapping[str, Any], *, is_only: bool
     ) -> Any:  # fmt: skip
         step = self._steps[name]
-        known = {**inputs, **results}
         given = {wanted: _whole(known[wanted]) for wanted in step.runnable.signature.names if wanted in known}
         if step.runnable.signature.takes_any:
             given = {**inputs, **given}
         for parameter, value in step.given.items():
-            given[parameter] = value(**_chosen(value, known)) if callable(value) else value
-        rank = (list(self._steps).index(name),)
-        return await run_step(context.child(step.runnable, name, rank, is_only=is_only), given)
+            if callable(value):
+                taken = (wanted for wanted in inspect.signature(value).parameters if wanted in known)
+                given[parameter] = value(**{wanted: _whole(known[wanted]) for wanted in taken})
+            else:
+                given[parameter] = value
+        child = context.child(step.runnable, name, (len(step.before),), is_only=is_only)
+        return await run_step(child, given)
 
 
 def _within(runnable: Definition) -> Iterator[Definition]:
@@ -215,81 +231,18 @@ def _within(runnable: Definition) -> Iterator[Definition]:
         yield from _within(part)
 
 
-def _inputs(steps: Mapping[str, _Step]) -> Iterator[StepInputs]:
-    before: list[str] = []
-    for name, (runnable, _, given) in steps.items():
-        yield StepInputs(runnable.function, tuple(before), given, runnable.default_params.keys())
-        before.append(name)
-
-
-class _Progress:
-    """The progress of the steps of one workflow."""
-
-    def __init__(self, steps: Mapping[str, _Step]) -> None:
-        self._sorter = TopologicalSorter({name: step.depends_on for name, step in steps.items()})
-        self._sorter.prepare()  # there is no cycle, because steps name only earlier ones
-        self._next = list(self._sorter.get_ready())
-        self._tasks: dict[asyncio.Future[Any], str] = {}
-        self._faults: dict[str, BaseException] = {}
-        self.results: dict[str, Any] = {}
-
-    def has_more(self) -> bool:
-        return bool(self._tasks or self._next)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._tasks
-
-    def ready(self) -> list[str]:
-        """Return the steps that can start now."""
-        found, self._next = self._next, []
-        return found
-
-    def begin(self, name: str, work: Any) -> None:
-        self._tasks[asyncio.ensure_future(work)] = name
-
-    async def settle(self) -> None:
-        """Wait until a step has settled; its dependants become ready if it returned a value."""
-        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            name, fault = self._tasks.pop(task), task.exception()
-            if fault is None:
-                self.results[name] = task.result()
-                self._sorter.done(name)
-                self._next += self._sorter.get_ready()
-            else:
-                self._faults[name] = fault
-
-    async def end(self) -> None:
-        """Cancel the steps in progress; only a cancelled run has any."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def outcome(self) -> dict[str, Any]:
-        """Return the results by name, or raise what stopped a step."""
-        faults = self._faults.values()
-        other = [fault for fault in faults if not isinstance(fault, Halt | Denied | Failed)]
-        halts = [fault for fault in faults if isinstance(fault, Halt)]
-        if other:
-            raise other[0]
-        if halts:
-            raise most_urgent(halts)
-        for kind in (Failed, Denied):
-            named = [(name, fault) for name, fault in self._faults.items() if isinstance(fault, kind)]
-            if named:
-                named[0][1].partial = self.shown()
-                raise named[0][1]
-        return self.shown()
-
-    def shown(self) -> dict[str, Any]:
-        """Return the results by name, in the form of the workflow's output."""
-        return {name: value.plain if isinstance(value, LostValue) else value for name, value in self.results.items()}
-
-
-def _chosen(hook: Callable[..., Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _whole(known[name]) for name in inspect.signature(hook).parameters if name in known}
+def _fault_of(faults: Sequence[BaseException], shown: dict[str, Any]) -> BaseException:
+    """Return what stopped the steps, with the results of the others; a failure counts before a refusal."""
+    other = [fault for fault in faults if not isinstance(fault, Halt | Denied | Failed)]
+    halts = [fault for fault in faults if isinstance(fault, Halt)]
+    if other:
+        return other[0]
+    if halts:
+        return most_urgent(halts)
+    ends = [fault for fault in faults if isinstance(fault, Denied | Failed)]
+    end = next((fault for fault in ends if isinstance(fault, Failed)), ends[0])
+    end.partial = shown
+    return end
 
 
 def _whole(value: Any) -> Any:
