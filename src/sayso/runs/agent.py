@@ -368,12 +368,12 @@ async def _ask(agent: Agent, step: StepContext, turn: int, messages: list[Messag
     if known is not None:
         saved: dict[str, Any] = known["reply"]
         return replace(Reply(**saved), calls=[ModelCall(**call) for call in saved["calls"]])
-    step.attempt.check_going()
+    step.history.check_going()
 
     def emit(text: str) -> None:
-        step.attempt.check_going()
-        if step.attempt.emit is not None:
-            step.attempt.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=text))
+        step.history.check_going()
+        if step.history.emit is not None:
+            step.history.emit(DeltaEvent(run_id=step.history.run_id, path=step.path, text=text))
 
     try:
         reply = await reply_to(agent.model, agent.name, messages, agent.offers, emit)

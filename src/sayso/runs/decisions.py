@@ -159,7 +159,7 @@ def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
 
 async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     """Record a handler's question, and return the resulting `Halt`."""
-    history, store, acts_for = step.history, step.history.store, step.attempt.acts_for
+    history, store, acts_for = step.history, step.history.store, step.history.acts_for
     secrets = secrets_among(step.runnable.gate, step.arguments()) or frozenset[str]()
     payload = step.runnable.gate.redaction.mask_facts(asks.payload, secrets)
     text = storable(str(payload.get("question") or payload.get("action") or asks.kind))
@@ -527,7 +527,7 @@ class DecisionTaker:
                 _tell_cancelled(step, request, halt)
                 raise halt
             if request.state is State.APPROVED:
-                step.attempt.approved[request.id] = request
+                step.history.approved[request.id] = request
 
 
 def _keep(note: Body, request_id: str, history: RunHistory) -> None:
@@ -547,8 +547,8 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
     if path == step.path:
         step.input, step.metadata = shown, {**step.metadata, **metadata}
-    elif step.attempt.emit is not None:
-        step.attempt.emit(
+    elif step.history.emit is not None:
+        step.history.emit(
             OutputEvent(
                 run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
                 output=halt.output, t0=event.t0, t1=clock.milliseconds(), metadata=metadata,

@@ -87,7 +87,7 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
             return _repeated(step, known)
     limit = call_limit.get() if step.runnable.kind == "tool" else None
     async with nullcontext() if limit is None else limit(step.runnable.name):
-        step.attempt.check_going()  # what waited for its place has not begun, and can still be stopped
+        step.history.check_going()  # what waited for its place has not begun, and can still be stopped
         step.emit_start()
         token = current_context.set(step)
         try:
@@ -112,8 +112,7 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
 async def _save_end(step: StepContext, status: RunStatus, error: Body | None = None, *, value: Any = None) -> None:
     """Record and save a step's end, unless the gate saved it with the outcome, or it is the run's own end."""
     if "status" not in step.history.known.get(step.place, ()):
-        live = None if value is None else live_value(value, step.runnable.function)
-        step.history.put(step.place, step.record(status, value=live, error=error))
+        step.record(status, value=value, error=error)
         if not step.is_outermost:
             await step.history.save()
 
@@ -225,7 +224,7 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
 
 def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
     """Continue a call that waited, according to its request; no rule, prompt or default is evaluated again."""
-    store, known = step.history.store, step.attempt.approved.pop(request_id, None)
+    store, known = step.history.store, step.history.approved.pop(request_id, None)
     request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
     step.must_own(request, step.place)
     match request.state:
@@ -281,7 +280,7 @@ class _StepCaller(Caller):
             # A person may have approved after the request was recorded, which had already released the run.
             checkpoint.saved(met.id, is_approved=met.decision is not None and met.decision.under is not None)
         if self.is_late:
-            step.attempt.notes[met.id] = note
+            step.history.notes[met.id] = note
         if history.is_released:  # whoever takes the run continues it, even if this is decided by now
             raise _held(step, met)
         return met
@@ -319,8 +318,7 @@ class _StepCaller(Caller):
             value, (status, error) = fault.partial, end_of(fault)
         except BaseException:  # noqa: BLE001  it waits or was interrupted, so it has not ended
             return None
-        live = None if value is None and status is not _SUCCESS else live_value(value, step.runnable.function)
-        history.put(step.place, step.record(status, value=live, error=error))
+        step.record(status, value=value, error=error)
         self._checkpoint = history.checkpoint(left=RunState.ENDED if step.is_outermost else None)
         return self._checkpoint.update
 
@@ -378,7 +376,7 @@ def _held(step: StepContext, request: Request) -> Halt:
     event = cast("ApprovalEvent", halt.event)
     _note_request(step, request, event.input)
     step.metadata["approval"].update(event.metadata["approval"])
-    if step.attempt.notes.get(request.id, {}).get("expired"):
+    if step.history.notes.get(request.id, {}).get("expired"):
         step.count("approvals:expired")
     return halt
 
@@ -401,7 +399,7 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
         case Denied() | Failed() as settled:
             raise settled
         case signals.ConfirmationCancelled() as ended:  # from a function that the handler called
-            step.attempt.check_going()
+            step.history.check_going()
             output = ended_output("cancelled", ended.confirmation_id, ended.message)
             raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:

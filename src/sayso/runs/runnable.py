@@ -29,7 +29,7 @@ from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution,
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
-from sayso.runs.state import RunAttempt, RunHistory, StepContext, bodies, given_arguments, in_loop, live_value, verb
+from sayso.runs.state import RunHistory, StepContext, bodies, given_arguments, in_loop, verb
 from sayso.stores.processes import Lease
 from sayso.view import line
 
@@ -79,8 +79,8 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
         # A resumed run also acts for the people for whom it was started; otherwise they could decide its requests.
         for person in reversed((history.known.get(_INPUT) or {}).get("acts_for", ())):
             scopes.enter_context(scope.run(history.run_id, on_behalf_of=Identity(*person)))
-        attempt = RunAttempt(history, emit, scope.acts_for())
-        step, state = StepContext(attempt, runnable, runnable.name, runnable.name), RunState.BROKEN
+        history.emit, history.acts_for = emit, scope.acts_for()
+        step, state = StepContext(history, runnable, runnable.name, runnable.name), RunState.BROKEN
         try:
             output = await _resumed(run, step, decisions)
             state = _state_of(output.status, step)
@@ -90,7 +90,7 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
             unsaved = await _leave(history, state)
     if unsaved is not None and state is RunState.ENDED:
         output = _end_not_saved(output, unsaved)
-    output.metadata |= attempt.pending()
+    output.metadata |= history.pending()
     return output
 
 
@@ -192,7 +192,7 @@ def _not_begun(run: Run, error: errors.SaysoError, refusals: list[str]) -> Outpu
     run_id = run.parent_id or run.run_id or getattr(error, "run_id", None) or new_run_id()
     name, message = run.runnable.name, str(error)
     history = RunHistory.new(run.runnable.store, run_id, name, "")
-    step = StepContext(RunAttempt(history, None, ()), run.runnable, name, name)
+    step = StepContext(history, run.runnable, name, name)
     if not isinstance(error, errors.RunBusyError):
         fault = {"type": type(error).__name__, "message": message}
         return step.output_event(RunStatus(code="error", reason=_reason(error), message=message), error=fault)
@@ -219,7 +219,7 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
             given = runnable.signature.named(run.args, run.kwargs)
         except TypeError as error:
             raise Halt("error", None, str(error), error) from error
-        persons = [[person.issuer, person.subject] for person in step.attempt.acts_for]
+        persons = [[person.issuer, person.subject] for person in step.history.acts_for]
         body = {"name": runnable.name, "code": _fingerprints(runnable), "acts_for": persons}
         history.put(_INPUT, {**body, "given": given_arguments(given)})
         return given
@@ -243,11 +243,11 @@ async def _resumed(run: Run, step: StepContext, decisions: DecisionTaker) -> Out
     """Resume a run whose lease is taken to its end or next pause, and return its output."""
     try:
         given = await _input(run, step)
-        step.attempt.notes = await decisions.decide(step.history)
+        step.history.notes = await decisions.decide(step.history)
         decisions.stop_if_cancelled(step)
         value = await run_step(step, given)
     except Halt as halt:
-        others = len(step.attempt.waiting) - 1
+        others = len(step.history.pauses) - 1
         if halt.status.reason in {"approval_required", "input_required"} and others > 0:
             halt.status.message = f"{halt.status.message} (and {others} more)"
         return step.output_event(halt.status, halt.output, error=halt.error)
@@ -292,8 +292,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     except errors.SaysoError:
         _log.exception("the pending requests of the run %s could not be withdrawn", history.run_id)
     if not _has_ended(step):
-        live = None if output.output is None else live_value(output.output, step.runnable.function)
-        history.put(step.place, step.record(output.status, value=live, error=output.error))
+        step.record(output.status, value=output.output, error=output.error)
 
 
 async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | None:

@@ -240,7 +240,7 @@ class Checkpoint:
 
 
 class RunHistory:
-    """The history of a run, for the one task that holds its lease.
+    """The history of a run from its start or a pause to its end or next pause, for the task that holds its lease.
 
     Attributes:
         run_id: The id of the run.
@@ -254,6 +254,12 @@ class RunHistory:
         from_store: The places whose data was read from the store, not produced here.
         passes: The places of handlers for which the store has questions or gated calls.
         requests: The requests, if steps were read from the store.
+        emit: Called with every event; None if nothing consumes events.
+        acts_for: The people for whom the program acts.
+        notes: By request id: notes to add when the request is emitted again.
+        approved: By id: requests that were approved when the lease was taken. Each is used once, and the start itself
+            checks whether the approval is still valid.
+        pauses: The events that wait for a person, each with the sort key of its place.
     """
 
     def __init__(self, store: Store, record: RunRecord, lease: Lease, steps: Iterable[Step] | None = None) -> None:
@@ -270,6 +276,11 @@ class RunHistory:
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
         self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
+        self.emit: Callable[[Event], None] | None = None
+        self.acts_for: tuple[Identity, ...] = ()
+        self.notes: dict[str, Body] = {}
+        self.approved: dict[str, Request] = {}
+        self.pauses: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> RunHistory:
@@ -283,6 +294,11 @@ class RunHistory:
         for scope in list(self.handlers):
             scope.end("the consumer of the run's events has stopped")
 
+    def check_going(self) -> None:
+        """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
+        if self.is_stopping:
+            raise Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
+
     # -- reading -----------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[tuple[str, Body]]:
@@ -293,6 +309,14 @@ class RunHistory:
         """Return whether a resolution of a request has expired."""
         until = self.known.get(resolution_place(request_id), {}).get("expires_at")
         return until is not None and clock.milliseconds() >= until
+
+    def pending(self) -> dict[str, list[Body]]:
+        """Return the pending events in the order of a model's turns and calls, and of a workflow's steps."""
+        found: dict[str, list[Body]] = {}
+        for _, event in sorted(self.pauses, key=itemgetter(0)):
+            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
+            found.setdefault(name, []).append(entry_of(event))
+        return found
 
     async def read_requests(self) -> None:
         """Read the requests of the run, once."""
@@ -397,57 +421,6 @@ class _Quiet:
             await asyncio.wait(list(self._on_their_way.values()))
 
 
-# -- steps in progress -------------------------------------------------------------------------------------------------
-
-
-class RunAttempt:
-    """One call of a run, from its start or from a pause; all its steps share it.
-
-    Attributes:
-        emit: Called with every event; None if nothing consumes events.
-        acts_for: The people for whom the program acts.
-        notes: By request id: notes to add when the request is emitted again.
-        waiting: The events that wait for a person, each with its rank.
-        approved: By id: requests that were approved when this attempt started. Each is used once, and the start itself
-            checks whether the approval is still valid.
-    """
-
-    def __init__(
-        self, history: RunHistory, emit: Callable[[Event], None] | None, acts_for: tuple[Identity, ...]
-    ) -> None:
-        self.history, self.emit, self.acts_for = history, emit, acts_for
-        self.notes: dict[str, Body] = {}
-        self.approved: dict[str, Request] = {}
-        self.waiting: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
-
-    def wait(self, rank: tuple[int, ...], event: ApprovalEvent | InteractionEvent) -> None:
-        """Emit an event that waits for a person; the list of pending events is ordered by rank."""
-        if self.emit is not None:
-            self.emit(event)
-        self.waiting.append((rank, event))
-
-    def note_of(self, request_id: str) -> Body:
-        """Return the notes for a request's event, including those from earlier calls of the run."""
-        found: Body = {}
-        for _, body in self.history.waiting():
-            if body["waits"] == request_id:
-                found |= body.get("note") or {}
-        return {**found, **self.notes.get(request_id, {})}
-
-    def pending(self) -> dict[str, list[Body]]:
-        """Return the pending events in the order of a model's turns and calls, and of a workflow's steps."""
-        found: dict[str, list[Body]] = {}
-        for _, event in sorted(self.waiting, key=itemgetter(0)):
-            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
-            found.setdefault(name, []).append(entry_of(event))
-        return found
-
-    def check_going(self) -> None:
-        """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
-        if self.history.is_stopping:
-            raise Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
-
-
 class StepContext:
     """One runnable in progress.
 
@@ -465,11 +438,11 @@ class StepContext:
     """
 
     def __init__(
-        self, attempt: RunAttempt, runnable: Definition, place: str, path: str, *, parent: StepContext | None = None,
+        self, history: RunHistory, runnable: Definition, place: str, path: str, *, parent: StepContext | None = None,
         tool_call_id: str | None = None, rank: tuple[int, ...] = (), is_alone: bool = True,
     ) -> None:  # fmt: skip
-        self.attempt, self.runnable, self.place, self.path = attempt, runnable, place, path
-        self.history, self.is_outermost, self.is_alone = attempt.history, parent is None, is_alone
+        self.history, self.runnable, self.place, self.path = history, runnable, place, path
+        self.is_outermost, self.is_alone = parent is None, is_alone
         self.parent, self.tool_call_id, self.rank = parent, tool_call_id, rank
         self.input: Body | None = None
         self.arguments: Callable[[], Body] = dict
@@ -489,7 +462,7 @@ class StepContext:
         be recorded before the run is released.
         """
         return StepContext(
-            self.attempt, runnable, f"{self.place}/{key}", f"{self.path}.{runnable.name}", parent=self,
+            self.history, runnable, f"{self.place}/{key}", f"{self.path}.{runnable.name}", parent=self,
             tool_call_id=tool_call_id, rank=(*self.rank, *rank),
             is_alone=is_only and self.is_alone and self.runnable.is_free,
         )  # fmt: skip
@@ -506,9 +479,16 @@ class StepContext:
 
     def waits_for(self, request: Request) -> Halt:
         """Emit that the step waits for a person, and return the resulting `Halt`."""
-        event, is_call = event_of(request, self.attempt.note_of(request.id), self.path), request.kind == "call"
+        note: Body = {}
+        for _, body in self.history.waiting():
+            if body["waits"] == request.id:
+                note |= body.get("note") or {}  # from earlier calls of the run
+        note |= self.history.notes.get(request.id, {})
+        event, is_call = event_of(request, note, self.path), request.kind == "call"
         self.count("approvals:required" if is_call else "suspends:required")
-        self.attempt.wait(self.rank, event)
+        if self.history.emit is not None:
+            self.history.emit(event)
+        self.history.pauses.append((self.rank, event))
         what = request.prompt or event.runnable_name if is_call else request.question.text
         reason, text = "approval_required" if is_call else "input_required", f"{request.id} waits for a person: {what}"
         return Halt("cancelled", reason, text, output=waiting_output(event), event=event)
@@ -527,27 +507,29 @@ class StepContext:
             "path": self.path, "runnable_name": self.runnable.name, "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
         }  # fmt: skip
-        return Occasion((self.history.run_id,), {}, self.attempt.acts_for, place=self.place, context=facts)
+        return Occasion((self.history.run_id,), {}, self.history.acts_for, place=self.place, context=facts)
 
-    def record(self, status: RunStatus, *, value: Deferred | None = None, error: Body | None = None) -> Body:
-        """Return the history's record of this step after its end."""
+    def record(self, status: RunStatus, *, value: Any = None, error: Body | None = None) -> None:
+        """Add the end of this step to the history; the next checkpoint saves it."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
             "t0": self.t0, "t1": clock.milliseconds(), "status": status.model_dump(exclude_none=True),
             "input": self.input, "error": error, "usage": dict(self.usage), "metadata": self.metadata,
         }  # fmt: skip
-        return body if value is None else {**body, "value": value}
+        if value is not None:
+            body["value"] = live_value(value, self.runnable.function)
+        self.history.put(self.place, body)
 
     def emit_start(self) -> None:
         """Emit the start of this step."""
-        if self.attempt.emit is not None:
+        if self.history.emit is not None:
             kind, run_id = self.runnable.type, self.history.run_id
-            self.attempt.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
+            self.history.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
 
     def emit_end(self, status: RunStatus, output: Any = None, error: Body | None = None) -> None:
         """Emit the end of this step; the end of the run itself is its output, which comes last."""
-        if self.attempt.emit is not None and not self.is_outermost:
-            self.attempt.emit(self.output_event(status, output, error))
+        if self.history.emit is not None and not self.is_outermost:
+            self.history.emit(self.output_event(status, output, error))
 
     def output_event(self, status: RunStatus, output: Any = None, error: Body | None = None) -> OutputEvent:
         """Return the event for the end of this step."""
