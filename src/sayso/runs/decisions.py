@@ -75,17 +75,13 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
         return step.answers[number]
     if response_schema is not None:
         Schema.of_json_answer(response_schema)
-    _must_be_json(payload)
-    raise QuestionAsked(number, payload, kind, response_schema)
-
-
-def _must_be_json(payload: object) -> None:
     try:
         json.dumps(payload, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the payload of suspend() cannot be written as JSON: {error}") from None
-    if not isinstance(payload, dict):
+    if not isinstance(payload, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"the payload of suspend() must be a dict, not {type(payload).__name__}")
+    raise QuestionAsked(number, payload, kind, response_schema)
 
 
 def ask_user(question: str, options: list[str] | None = None) -> str:
@@ -267,7 +263,12 @@ class Resolution:
 
     def __init__(self, given: Any) -> None:
         self.given: Any = given
-        self.cancel = _cancel_of(given)
+        self.cancel = given if isinstance(given, Cancel) else None
+        if isinstance(given, Mapping):
+            fields = cast("Mapping[str, Any]", given)
+            if fields.get("type") in {_CANCEL, "timbal.cancel"}:
+                reason = fields.get("reason")
+                self.cancel = Cancel(reason if isinstance(reason, str) else None)
 
     def approval(self) -> ApprovalResolution:
         """Return the value as a decision on a call.
@@ -287,17 +288,6 @@ class Resolution:
                 f" not {kind}"
             )
         return ApprovalResolution.model_validate(self.given, strict=True)
-
-
-def _cancel_of(given: Any) -> Cancel | None:
-    if isinstance(given, Cancel):
-        return given
-    if isinstance(given, Mapping):
-        fields = cast("Mapping[str, Any]", given)
-        if fields.get("type") in {_CANCEL, "timbal.cancel"}:
-            reason = fields.get("reason")
-            return Cancel(reason if isinstance(reason, str) else None)
-    return None
 
 
 def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
@@ -356,11 +346,8 @@ class DecisionTaker:
                 _warn(f"there is no request {request_id!r} (a prefix is not enough here); its decision is ignored")
         return found
 
-    async def runs(self) -> list[RunSnapshot]:
+    def runs(self) -> list[RunSnapshot]:
         """Return the runs of the decided requests, those with requests left to decide first."""
-        return await verb(self.store, self._runs) if self._resolutions else []
-
-    def _runs(self) -> list[RunSnapshot]:
         found: list[RunSnapshot] = []
         requests = sorted(self._known.values(), key=lambda request: request.state in _SPENT)
         for run_id in dict.fromkeys(request.run_id for request in requests):
@@ -379,8 +366,9 @@ class DecisionTaker:
             return {}
         return await verb(self.store, self._decisions, history)
 
-    def look(self, snapshot: RunSnapshot) -> RunSnapshot:
-        """If there are no decisions, read what a run waits for in the same thread hop that took its lease."""
+    def take_run(self, run_id: str, holder: str) -> RunSnapshot:
+        """Take the lease of a run; if there are no decisions, read what it waits for in the same thread hop."""
+        snapshot = self.store.take_run(run_id, holder)
         if not self._resolutions:
             with suppress(errors.SaysoError):  # `decide` reads again and reports the error
                 self._wait_for({step.place: step.waits for step in snapshot.steps}.values())
@@ -405,47 +393,45 @@ class DecisionTaker:
             raise Halt("cancelled", reason, f"{text}; they are not started again", output=output)
         taken = {request_id: self._take(request, history) for request_id, request in mine.items()}
         notes = {request_id: note for request_id, note in taken.items() if note is not None}
-        for request_id, note in notes.items():
+        for place, body in history.waiting():  # note it where the request waits too, so that the stored run matches
+            note = notes.get(body["waits"], {})
             if "expired" in note:
-                _keep(note, request_id, history)
+                # Copy only these fields: data that is put here counts as produced here, and is no longer verified.
+                waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
+                history.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
         self._wait_for(body["waits"] for _, body in history.waiting())
         return notes
 
-    async def refuse(self, run_id: str) -> None:
+    def refuse(self, run_id: str) -> None:
         """Record the rejections for a run whose lease another process holds; add the results to `refusals`.
 
         An approval waits until the run is free, because it lets something happen. A rejection prevents something, and
         the person who made it may not come back.
         """
-        if self._resolutions:
-            await verb(self.store, self._refuse, run_id)
-
-    def _refuse(self, run_id: str) -> None:
         for request in self._known.values():
-            if request.run_id == run_id:
-                self._refuse_one(request, self._resolutions[request.id])
-            elif request.run_id not in self._looked_at:
-                _warn(self._ignored(request))
-
-    def _refuse_one(self, request: Request, resolution: Resolution) -> None:
-        try:
-            no = resolution.cancel or (None if request.kind == "question" else resolution.approval())
-        except (TypeError, ValueError):
-            return  # not a decision, so not a rejection
-        if no is None or (isinstance(no, ApprovalResolution) and no.approved):
-            return
-        try:
-            if isinstance(no, Cancel):
-                self._review.cancel(request.id, no.reason)
-            elif no.is_expired():
-                raise ValueError("it was valid only until its expires_at")  # noqa: TRY301  reported below, like any other error
+            if request.run_id != run_id:
+                if request.run_id not in self._looked_at:
+                    _warn(self._ignored(request))
+                continue
+            resolution = self._resolutions[request.id]
+            try:
+                no = resolution.cancel or (None if request.kind == "question" else resolution.approval())
+            except (TypeError, ValueError):
+                continue  # not a decision, so not a rejection
+            if no is None or (isinstance(no, ApprovalResolution) and no.approved):
+                continue
+            try:
+                if isinstance(no, Cancel):
+                    self._review.cancel(request.id, no.reason)
+                elif no.is_expired():
+                    raise ValueError("it was valid only until its expires_at")  # noqa: TRY301  reported below, like any other error
+                else:
+                    self._review.reject(request.id, _reason_of(no), by=no.approver_id)
+            except (errors.SaysoError, TypeError, ValueError) as error:
+                self.refusals.append(f"the rejection of {request.id} was not recorded: {error}")
+                _warn(self.refusals[-1])
             else:
-                self._review.reject(request.id, _reason_of(no), by=no.approver_id)
-        except (errors.SaysoError, TypeError, ValueError) as error:
-            self.refusals.append(f"the rejection of {request.id} was not recorded: {error}")
-            _warn(self.refusals[-1])
-            return
-        self.refusals.append(f"the rejection of {request.id} was recorded")
+                self.refusals.append(f"the rejection of {request.id} was recorded")
 
     def _ignored(self, request: Request) -> str:
         run_id = request.run_id
@@ -466,7 +452,11 @@ class DecisionTaker:
                 _warn(str(error))
             return None
         except (errors.DecisionRefusedError, TypeError, ValueError) as error:
-            text = f"it is not a decision: {_problems(error)}" if isinstance(error, ValidationError) else str(error)
+            text = str(error)
+            if isinstance(error, ValidationError):  # described without values, which may be secrets
+                fields = error.errors(include_url=False, include_context=False, include_input=False)
+                problems = (f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in fields)
+                text = f"it is not a decision: {'; '.join(problems)}"
             _warn(f"the decision on {request.id} was not recorded: {text}")
             return {"refused": text}
 
@@ -494,7 +484,13 @@ class DecisionTaker:
         before = history.known.get(place) or {}
         if "expires_at" in before and not self.store.get(request.id).votes:
             before = {}  # from an approval whose process died before it was recorded
-        extras = _extras_of(approval, before)
+        # If several people approved, the earliest expiry ends the approval.
+        ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
+        fields = {
+            "decided_at": approval.decided_at, "expires_at": min(ends, default=None),
+            "metadata": plain(approval.metadata), "comment": approval.comment, "reason": approval.reason,
+        }  # fmt: skip
+        extras = {name: value for name, value in fields.items() if value}
         if not approval.approved:
             self._review.reject(request.id, _reason_of(approval), by=approval.approver_id)
         elif approval.expires_at is None:
@@ -530,15 +526,6 @@ class DecisionTaker:
                 step.history.approved[request.id] = request
 
 
-def _keep(note: Body, request_id: str, history: RunHistory) -> None:
-    """Add a note at the place where the request waits, so that the stored run matches the event."""
-    for place, body in history.waiting():
-        if body["waits"] == request_id:
-            # Copy only these fields: data that is put here counts as produced here, and is no longer verified.
-            waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
-            history.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
-
-
 def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
     """Emit the end of a cancelled call, or record it if it is the run's own call."""
     path = next((body["path"] for _, body in step.history.waiting() if body["waits"] == request.id), step.path)
@@ -559,23 +546,6 @@ def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
 def _reason_of(approval: ApprovalResolution) -> str | None:
     """Return the text for the record and the model: the reason and the comment, without repetition."""
     return "; ".join(dict.fromkeys(text for text in (approval.reason, approval.comment) if text)) or None
-
-
-def _extras_of(approval: ApprovalResolution, before: Mapping[str, Any]) -> Body:
-    """Return a resolution's data beyond the decision."""
-    # If several people approved, the earliest expiry ends the approval.
-    ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
-    fields = {
-        "decided_at": approval.decided_at, "expires_at": min(ends, default=None),
-        "metadata": plain(approval.metadata), "comment": approval.comment, "reason": approval.reason,
-    }  # fmt: skip
-    return {name: value for name, value in fields.items() if value}
-
-
-def _problems(error: ValidationError) -> str:
-    """Describe a validation error without values, which may be secrets."""
-    fields = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in fields)
 
 
 def _warn(text: str) -> None:

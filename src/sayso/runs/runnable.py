@@ -24,7 +24,7 @@ from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.redaction import mark_secrets
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunSnapshot, RunState
+from sayso.model.run import RunState
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
@@ -87,9 +87,20 @@ async def execute(run: Run, emit: Callable[[Event], None] | None) -> OutputEvent
             if state is RunState.ENDED:
                 await _end(step, output)
         finally:
-            unsaved = await _leave(history, state)
-    if unsaved is not None and state is RunState.ENDED:
-        output = _end_not_saved(output, unsaved)
+            unsaved: errors.SaysoError | None = None
+            try:
+                await history.leave(state)
+            except errors.SaysoError as error:  # whoever resumes the run repeats unsaved steps
+                _log.exception("the run %s could not be released", history.run_id)
+                unsaved = error
+    if unsaved is not None and state is RunState.ENDED:  # for everybody else, it has not ended
+        ending = output.status.code if output.status.reason is None else output.status.reason
+        message = (
+            f"the run ended ({ending}), and its end could not be recorded: {unsaved}."
+            f" Resume it with parent_id={output.run_id!r}; recorded steps are not repeated"
+        )
+        output.status = RunStatus(code="error", reason="store_failed", message=message)
+        output.error = {"type": type(unsaved).__name__, "message": message}
     output.metadata |= history.pending()
     return output
 
@@ -101,16 +112,19 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
     meant = await _runs_meant(run, decisions) if named is None else [named]
     for n, run_id in enumerate(meant, 1):
         is_last = n == len(meant)
-        await _released(run_id)
+        stream = _streams.get(run_id)
+        if stream is not None:  # its consumer may have just left it, to continue it at once
+            await stream.leaving()
         lease = Lease()
         try:
-            snapshot = await verb(store, _taken, decisions, run_id, lease)
+            snapshot = await verb(store, decisions.take_run, run_id, lease.holder)
         except BaseException as error:
             lease.release()  # even if the store has granted it: a traceback could keep the lease alive
             if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
                 continue
             if isinstance(error, errors.RunBusyError):
-                await decisions.refuse(run_id)
+                if run.resolutions:
+                    await verb(store, decisions.refuse, run_id)
                 if not is_last:
                     continue  # an equal call is continuing this one right now, so try the next
             raise
@@ -126,33 +140,24 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
     return RunHistory.new(store, run.run_id or new_run_id(), runnable.name, runnable.kind)
 
 
-def _taken(decisions: DecisionTaker, run_id: str, lease: Lease) -> RunSnapshot:
-    return decisions.look(decisions.store.take_run(run_id, lease.holder))
-
-
 async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
     """Return the ids of runs to which the decisions can belong: same runnable and input; ended ones last."""
     fitting: list[tuple[bool, str]] = []
-    for snapshot in await decisions.runs():
-        other = _other_call(run, snapshot)
+    for snapshot in await verb(decisions.store, decisions.runs) if run.resolutions else ():
+        runnable, record, other = run.runnable, snapshot.run, None
+        if (record.name, record.kind) != (runnable.name, runnable.kind):
+            other = f"of the {record.kind} {record.name}"
+        elif (known := bodies(snapshot.steps).get(_INPUT)) is not None:
+            try:
+                calls = _two_calls(run, known["given"])
+                other = None if calls is None else f"of {calls[0]}"
+            except errors.ArgumentError as error:
+                other = f"of {runnable.name}, whose input cannot be read here: {error}"
         if other is None:
-            fitting.append((snapshot.run.state is RunState.ENDED, snapshot.run.id))
+            fitting.append((record.state is RunState.ENDED, record.id))
         else:
-            decisions.others[snapshot.run.id] = other
+            decisions.others[record.id] = other
     return [run_id for _, run_id in sorted(fitting, key=itemgetter(0))]
-
-
-def _other_call(run: Run, snapshot: RunSnapshot) -> str | None:
-    """Describe the call that started a run if it differs from this one; else return None."""
-    runnable = run.runnable
-    if (snapshot.run.name, snapshot.run.kind) != (runnable.name, runnable.kind):
-        return f"of the {snapshot.run.kind} {snapshot.run.name}"
-    known = bodies(snapshot.steps).get(_INPUT)
-    try:
-        calls = None if known is None else _two_calls(run, known["given"])
-    except errors.ArgumentError as error:
-        return f"of {runnable.name}, whose input cannot be read here: {error}"
-    return None if calls is None else f"of {calls[0]}"
 
 
 def _two_calls(run: Run, known: str) -> tuple[str, str] | None:
@@ -175,12 +180,6 @@ def _is_same(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
         return canonical.is_same(dict(was), dict(now))
     except errors.ArgumentError:  # a value without a canonical form cannot be a stored input
         return False
-
-
-def _is_blank(run: Run) -> bool:
-    """Return whether a call passes only empty texts, as programs do that only continue a run."""
-    given = (*run.args, *run.kwargs.values())
-    return all(value is None or (isinstance(value, str) and not value) for value in given)
 
 
 def _shown(run: Run, arguments: Mapping[str, Any]) -> str:
@@ -233,7 +232,9 @@ async def _input(run: Run, step: StepContext) -> dict[str, Any]:
             " To resume that run, pass its input or none; for a new call, pass another run_id="
         )
         raise Halt("error", "input_changed", message)
-    if calls is not None and not _is_blank(run):
+    passed = (*run.args, *run.kwargs.values())
+    is_blank = all(value is None or (isinstance(value, str) and not value) for value in passed)
+    if calls is not None and not is_blank:  # programs that only continue a run may pass empty texts
         text = f"run {history.run_id!r} resumes as {calls[0]}; the input passed with parent_id=, {calls[1]}, is ignored"
         warnings.warn(text, IgnoredInputWarning, stacklevel=2)
     return runnable.shape.decode(known["given"])
@@ -295,47 +296,9 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
         step.record(output.status, value=output.output, error=output.error)
 
 
-async def _leave(history: RunHistory, state: RunState) -> errors.SaysoError | None:
-    """Release the run; return the error if that fails. Whoever resumes the run repeats unsaved steps."""
-    try:
-        await history.leave(state)
-    except errors.SaysoError as error:
-        _log.exception("the run %s could not be released", history.run_id)
-        return error
-    return None
-
-
-def _end_not_saved(output: OutputEvent, error: errors.SaysoError) -> OutputEvent:
-    """Return the output of a run whose end could not be saved, so that for everybody else it has not ended."""
-    ending = output.status.code if output.status.reason is None else output.status.reason
-    message = (
-        f"the run ended ({ending}), and its end could not be recorded: {error}."
-        f" Resume it with parent_id={output.run_id!r}; recorded steps are not repeated"
-    )
-    status = RunStatus(code="error", reason="store_failed", message=message)
-    return output.model_copy(
-        update={"status": status, "error": {"type": type(error).__name__, "message": message}}
-    )  # fmt: skip
-
-
 _TURNS = 3  # iterations of the loop until an unreferenced generator is closed
 _warned: dict[str, dict[Any, Any]] = {}  # by file: Python's registry of shown warnings, which modules usually have
 _streams: WeakValueDictionary[str, Run] = WeakValueDictionary()
-
-
-async def _released(run_id: str) -> None:
-    """Wait for a stream of this run in this loop that its consumer has just left and may want to continue at once."""
-    stream = _streams.get(run_id)
-    if stream is not None:
-        await stream.leaving()
-
-
-def _caller() -> tuple[str, int]:
-    """Return the file and line that called the runnable."""
-    frame = inspect.currentframe()
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith("sayso.runs."):
-        frame = frame.f_back
-    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 class Run:
@@ -366,8 +329,11 @@ class Run:
         self._is_stopping = False
         self._going: asyncio.Future[OutputEvent] | None = None
         self._output: OutputEvent | None = None
-        self._made_at = _caller()
         self.is_begun = False
+        frame = inspect.currentframe()
+        while frame is not None and str(frame.f_globals.get("__name__")).startswith("sayso.runs."):
+            frame = frame.f_back
+        self._made_at = ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
     def __del__(self) -> None:
         if not getattr(self, "is_begun", True):
@@ -480,14 +446,6 @@ class Runnable(Definition):
         Raises:
             TypeError: An argument is unknown, or is passed twice.
         """
-        self._check_call(args, kwargs)
-        resolutions = resolutions_of(approval_decisions, resume)
-        for name in (parent_id, run_id):
-            if name is not None:
-                scope.checked_name(name)
-        return Run(self, args, kwargs, parent_id=parent_id, run_id=run_id, resolutions=resolutions)
-
-    def _check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         signature = self.signature
         try:
             signature.named(args, kwargs)
@@ -497,3 +455,8 @@ class Runnable(Definition):
             meant = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(signature.names) or 'nothing'}"
             problem = f"there is no argument {strange[0]!r}{meant}" if strange else str(error)
             raise TypeError(f"{self.name} was not called: {problem}") from None
+        resolutions = resolutions_of(approval_decisions, resume)
+        for name in (parent_id, run_id):
+            if name is not None:
+                scope.checked_name(name)
+        return Run(self, args, kwargs, parent_id=parent_id, run_id=run_id, resolutions=resolutions)
