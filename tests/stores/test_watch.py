@@ -234,7 +234,7 @@ def test_where_no_thread_could_be_started_the_next_one_tries_again(
 ) -> None:
     start, refused = threading.Thread.start, list[str]()
     store, bell = SqliteStore(tmp_path / "s.db"), Bell()
-    unwatch = bell.add_for_any(lambda: None)
+    unwatch = bell.add(None, lambda: None)
     keeper, watcher = processes._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
     listener = Listener(bell, Transport("http://127.0.0.1:9", "token"))
 

@@ -24,10 +24,10 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
 from sayso.stores import http_messages as messages
 from sayso.stores import processes
-from sayso.stores.base import Filter, Page, Store, Unwatch
+from sayso.stores.base import Filter, Page, Store
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
-from sayso.stores.processes import Bell, forget_after_fork, started
+from sayso.stores.processes import Bell, Watched, forget_after_fork, started
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import RecordRow
 
@@ -40,7 +40,7 @@ _MAX_ETAGS = 1_024
 _MOST_RENEWED = 1_000
 
 
-class HttpStore(Store):
+class HttpStore(Watched, Store):
     """The requests and runs of one token's program on a sayso server.
 
     Args:
@@ -223,15 +223,8 @@ class HttpStore(Store):
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         raise _on_the_server("run `sayso log --verify` on the server")
 
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        remove = self._bell.add(request_id, wake)
-        self._listener.listen(request_id, self._etags.get(request_id))
-        return remove
-
-    def watch_all(self, wake: Callable[[], None]) -> Unwatch:
-        remove = self._bell.add_for_any(wake)
-        self._listener.listen(None, None)
-        return remove
+    def _listen(self, request_id: str | None, wake: Callable[[], None], /) -> None:
+        self._listener.listen(request_id, None if request_id is None else self._etags.get(request_id))
 
     # -- runs: both sides check whether a holder is alive, because each sees only its own processes ----------------
 

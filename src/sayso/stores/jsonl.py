@@ -337,6 +337,9 @@ class JsonlStore(Watched, TableStore):
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)
 
+    def _listen(self, *_: object) -> None:
+        self._watcher.ensure()
+
     def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         with self._lock:
             return self._tables().marks(request_ids)

@@ -18,10 +18,9 @@ from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.stores.base import Unwatch
 from sayso.stores.codec import Seal, asked_values, digest_of_asked
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction
-from sayso.stores.processes import Bell, forget_after_fork
+from sayso.stores.processes import Bell, Watched, forget_after_fork
 
 T = TypeVar("T")
 
@@ -142,7 +141,7 @@ class _Memory(TableTransaction):
         return self._tables.newest(run_id)
 
 
-class MemoryStore(TableStore):
+class MemoryStore(Watched, TableStore):
     """The store behind `memory:`.
 
     Attributes:
@@ -187,12 +186,6 @@ class MemoryStore(TableStore):
 
     def asks_first(self, fingerprint: str) -> bool:
         return fingerprint not in self._content.holders
-
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        return self._bell.add(request_id, wake)
-
-    def watch_all(self, wake: Callable[[], None]) -> Unwatch:
-        return self._bell.add_for_any(wake)
 
     def close(self) -> None:
         self._bell.ring_all()

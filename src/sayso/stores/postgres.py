@@ -28,11 +28,11 @@ from sayso import clock, errors
 from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
-from sayso.stores.base import Store, Unwatch, joined, result_of
+from sayso.stores.base import Store, joined, result_of
 from sayso.stores.codec import Row, Seal, anchor_of
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate, translated
 from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction
-from sayso.stores.processes import Bell, forget_after_fork
+from sayso.stores.processes import Bell, Watched, forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class _Connections:
             connection.close()  # nobody else will, and psycopg warns of an open one
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(Watched, SqlStore):
     """The store behind `postgresql://user@host/database`.
 
     Args:
@@ -195,16 +195,9 @@ class PostgresStore(SqlStore):
         self._connections.close()
         self._bell.ring_all()
 
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Unwatch:
-        unwatch = self._bell.add(request_id, wake)
-        if self._feed.ensure():
+    def _listen(self, request_id: str | None, wake: Callable[[], None], /) -> None:
+        if self._feed.ensure() and request_id is not None:
             wake()  # the request may have changed before the feed began to listen
-        return unwatch
-
-    def watch_all(self, wake: Callable[[], None]) -> Unwatch:
-        unwatch = self._bell.add_for_any(wake)
-        self._feed.ensure()
-        return unwatch
 
     # -- time --------------------------------------------------------------------------------------------------
 

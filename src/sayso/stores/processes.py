@@ -72,10 +72,6 @@ class Bell:
             if not waiting:
                 self.waiting.pop(request_id, None)
 
-    def add_for_any(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Register `wake` for every change; the returned function unregisters it."""
-        return self.add(None, wake)
-
     def ring(self, request_ids: Iterable[str]) -> None:
         """Wake everybody who waits for one of these requests, or for any change."""
         if self.is_idle:
@@ -173,22 +169,22 @@ class Watcher:
 
 
 class Watched:
-    """The part of a store that wakes waiters if other processes can change it."""
+    """The part of a store that wakes waiters."""
 
     _bell: Bell
-    _watcher: Watcher
 
-    def watch(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
         """See `sayso.stores.program.RequestStore.watch`."""
         remove = self._bell.add(request_id, wake)
-        self._watcher.ensure()
+        self._listen(request_id, wake)
         return remove
 
     def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See `sayso.stores.program.RequestStore.watch_all`."""
-        remove = self._bell.add_for_any(wake)
-        self._watcher.ensure()
-        return remove
+        return self.watch(None, wake)
+
+    def _listen(self, request_id: str | None, wake: Callable[[], None], /) -> None:
+        """Ensure that changes by other processes ring the bell too."""
 
 
 class _Forked(Protocol):

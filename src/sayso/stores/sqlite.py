@@ -171,6 +171,9 @@ class SqliteStore(Watched, SqlStore):
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
+    def _listen(self, *_: object) -> None:
+        self._watcher.ensure()
+
     def _version(self) -> int:
         # On the writing connection, whose version changes only by other connections' writes: this store's own writes
         # have already rung the bell, and would make every waiter look twice. If it is in use for long, the reading
