@@ -35,7 +35,6 @@ from sayso.model.reviewer import Escalation, Identity, Quorum
 _MARK = "sealed:1:"
 _ANY = "sealed:"
 _NONCE = 12
-_HOW = "if it was written before the key was set and nobody altered it, run `sayso doctor --seal`"
 
 
 class Seal:
@@ -50,7 +49,7 @@ class Seal:
         if self.is_open:
             return text
         nonce = os.urandom(_NONCE)
-        sealed = self._cipher.encrypt(nonce, text.encode(), _place(owner, column).encode())
+        sealed = self._cipher.encrypt(nonce, text.encode(), f"{owner}/{column}".encode())
         return _MARK + base64.b64encode(nonce + sealed).decode("ascii")
 
     def open(self, text: str, owner: str, column: str) -> str:
@@ -69,26 +68,18 @@ class Seal:
         if not text.startswith(_MARK):
             what = _owner(owner, column)
             what = f"{column} of {what}" if what.startswith("request ") else what
-            raise errors.StoreSealedError(f"{what} is not sealed, and SAYSO_KEY is set; {_HOW}")
-        return self._opened(text, owner, column)
-
-    def open_any(self, text: str, owner: str, column: str) -> str:
-        """Decrypt a text, or return it if it was written in plain; only for `sayso.stores.sqlite_file`."""
-        return self.open(text, owner, column) if text.startswith(_ANY) else text
-
-    def _opened(self, text: str, owner: str, column: str) -> str:
+            raise errors.StoreSealedError(
+                f"{what} is not sealed, and SAYSO_KEY is set; if it was written before the key was set and nobody"
+                " altered it, run `sayso doctor --seal`"
+            )
         try:
             packed = base64.b64decode(text[len(_MARK) :], validate=True)
-            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], _place(owner, column).encode()).decode()
+            return self._cipher.decrypt(packed[:_NONCE], packed[_NONCE:], f"{owner}/{column}".encode()).decode()
         except Exception as error:  # the cipher's own error class must not be imported without the extra
             raise errors.StoreSealedError(
                 f"{_owner(owner, column)} cannot be decrypted with this SAYSO_KEY: it was sealed with another key, or"
                 " altered"
             ) from error
-
-
-def _place(owner: str, column: str) -> str:
-    return f"{owner}/{column}"
 
 
 def _owner(owner: str, column: str) -> str:
@@ -136,23 +127,19 @@ def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
 def legible(entry: Entry, seal: Seal) -> Entry:
     """Return an entry with people's words decrypted, or a note if that fails. Its link covers the encrypted words."""
     # Somebody may have written bytes into the file, so check the type.
-    is_sealed = type(entry.detail) is str and '"sealed:' in entry.detail
-    return entry._replace(detail=_opened(entry, seal)) if is_sealed else entry
-
-
-def _opened(entry: Entry, seal: Seal) -> str:
-    owner = entry.request_id or entry.run_id
+    if type(entry.detail) is not str or '"sealed:' not in entry.detail:
+        return entry
     try:
         detail: Any = json.loads(entry.detail)
-        words = {name: detail[name] for name in _SEALED_WORDS if str(detail.get(name)).startswith("sealed:")}
+        words = {name: detail[name] for name in _SEALED_WORDS if str(detail.get(name)).startswith(_ANY)}
     except (AttributeError, ValueError, RecursionError):
-        return entry.detail
+        return entry
     for name, text in words.items():
         try:
-            detail[name] = seal.open(text, owner, f"journal/{name}")
+            detail[name] = seal.open(text, entry.request_id or entry.run_id, f"journal/{name}")
         except errors.StoreSealedError:
             detail[name] = "(sealed)"
-    return dumps_sorted(detail)
+    return entry._replace(detail=dumps_sorted(detail))
 
 
 # The fields of a request that are stored unchanged, with the JSON type of each.
@@ -246,7 +233,7 @@ def update_values(
     ):
         again = {"search": _search_value(after)}
     if asked is None:
-        asked = asked_digest(old[:_ASKED_END], seal)
+        asked = asked_digest(old, seal)
     progress = _progress_values(after)
     detail["row_digest"] = _digest_of_row(asked, progress)
     return again, progress if seal.is_open else _sealed_progress(progress, after.id, seal), asked
@@ -301,7 +288,7 @@ def _digest_of_row(asked: str, progress: Sequence[Any]) -> str:
 
 
 def asked_digest(values: Sequence[Any], seal: Seal) -> str:
-    """Return the `digest_of_asked` of stored values of `ASKED_COLUMNS`, which may be encrypted.
+    """Return the `digest_of_asked` of a stored row, of which the `ASKED_COLUMNS` are enough; it may be encrypted.
 
     Raises:
         StoreSealedError: They cannot be decrypted.
@@ -310,7 +297,7 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
     asked, form = seal.open(asked, request_id, "asked"), seal.open(form, request_id, "form")
     if masked is not None:
         masked = seal.open(masked, request_id, "masked")
-    return digest_of_asked((*values[:_ASKED], asked, form, masked, *values[_MASKED + 1 :]))
+    return digest_of_asked((*values[:_ASKED], asked, form, masked, *values[_MASKED + 1 : _ASKED_END]))
 
 
 def row_digest(values: Sequence[Any], seal: Seal) -> str:
@@ -320,7 +307,7 @@ def row_digest(values: Sequence[Any], seal: Seal) -> str:
         StoreSealedError: It cannot be decrypted.
     """
     progress = seal.open(values[_PROGRESS], values[0], "progress")
-    return _digest_of_row(asked_digest(values[:_ASKED_END], seal), (*values[_ASKED_END:_PROGRESS], progress))
+    return _digest_of_row(asked_digest(values, seal), (*values[_ASKED_END:_PROGRESS], progress))
 
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
@@ -344,12 +331,8 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
     """Return how a whole row is tied to the journal; works for any content of the row."""
     row = Row._make(values)
-    asked, whole = (_tied(digest, row, seal) for digest in (_digest_of_asked, row_digest))
+    asked, whole = (_tied(digest, row, seal) for digest in (asked_digest, row_digest))
     return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
-
-
-def _digest_of_asked(row: Row, seal: Seal) -> str:
-    return asked_digest(row[:_ASKED_END], seal)
 
 
 def _tied(digest: Callable[[Row, Seal], str], row: Row, seal: Seal) -> str | None:
@@ -380,31 +363,25 @@ def _asked_text(request: Request) -> str:
         "schema_id": schema_id(request.subject.schema),
     }
     if request.on_behalf_of is not None:
-        fields["on_behalf_of"] = _pair(request.on_behalf_of)
+        fields["on_behalf_of"] = request.on_behalf_of.issuer, request.on_behalf_of.subject
     if request.also_for:
-        fields["also_for"] = [_pair(person) for person in request.also_for]
+        fields["also_for"] = [(person.issuer, person.subject) for person in request.also_for]
     if quorum.count != 1 or quorum.roles:
         fields["quorum"] = [quorum.count, *sorted(quorum.roles)]
     if request.purged_at is not None:
         fields["purged"] = microseconds(request.purged_at)
     if request.escalation is not None:
-        fields["escalation"] = _escalation_values(request.escalation)
+        after, roles, people = request.escalation.after, request.escalation.roles, request.escalation.people
+        people = [(person.issuer, person.subject) for person in people]
+        fields["escalation"] = [after // MICROSECOND, sorted(roles), people]
     plain = zip(_PLAIN, _PLAIN_VALUES(request), strict=True)
     fields |= {name: value for name, value in plain if value or type(value) in _KEPT_EMPTY}
     return dumps(fields)
 
 
-def _escalation_values(escalation: Escalation) -> list[Any]:
-    return [escalation.after // MICROSECOND, sorted(escalation.roles), [_pair(person) for person in escalation.people]]
-
-
 def _escalation(packed: list[Any]) -> Escalation:
     after, roles, people = packed
     return Escalation(timedelta(microseconds=after), frozenset(roles), tuple(Identity(*person) for person in people))
-
-
-def _pair(identity: Identity) -> tuple[str, str]:
-    return identity.issuer, identity.subject
 
 
 _identity = lru_cache(maxsize=1024)(Identity)  # cached, because a long list names the same few people and programs
@@ -459,7 +436,15 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
     if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
         raise TypeError("a field of another type than is written")
     progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
-    subject = _subject(row, seal, _schema_text(asked["schema_id"], schema))
+    text = schema(asked["schema_id"])
+    if schema_id(text) != asked["schema_id"]:
+        raise ValueError("the text of a schema is not the one that was shown")
+    form = seal.open(row.form, row.id, "form")
+    if row.kind == "question":
+        subject = Question(json.loads(form)["text"], row.digest, text, row.schema_digest)
+    else:
+        masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
+        subject = Call(row.tool, row.name, form, masked, row.digest, text, row.schema_digest)
     needed: list[Any] = asked.get("quorum") or [1]
     return build_request(
         id=row.id,
@@ -510,21 +495,6 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
         "escalated_at": None if escalated is None else instant(escalated),
         "approval_expires_at": None if ends is None else instant(ends),
     }
-
-
-def _schema_text(key: str, schema: Callable[[str], str]) -> str:
-    text = schema(key)
-    if schema_id(text) != key:
-        raise ValueError("the text of a schema is not the one that was shown")
-    return text
-
-
-def _subject(row: Row, seal: Seal, schema: str) -> Call | Question:
-    form = seal.open(row.form, row.id, "form")
-    if row.kind == "question":
-        return Question(json.loads(form)["text"], row.digest, schema, row.schema_digest)
-    masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
-    return Call(row.tool, row.name, form, masked, row.digest, schema, row.schema_digest)
 
 
 def _edited(row: Row, packed: list[Any] | None, subject: Call | Question) -> Call | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,7 +91,6 @@ class JsonlState(Tables):
     # -- reading -----------------------------------------------------------------------------------------------
 
     def request(self, request_id: str) -> Request:
-        """Return a request; raises `RequestNotFoundError`."""
         known = self._known.get(request_id)
         if known is None:
             row = self.rows.get(request_id)
@@ -124,10 +123,6 @@ class JsonlState(Tables):
 
     def anchor(self, request_id: str) -> Anchor:
         return anchor_of(self.rows[request_id], self.seal)
-
-    def marks(self, request_ids: Sequence[str]) -> dict[str, object]:
-        """Return a value for each of these requests that differs after every change."""
-        return {request_id: self.rows[request_id].link for request_id in request_ids if request_id in self.rows}
 
     def is_due(self, row: Row, now: datetime) -> bool:
         return row.ends_at is not None and row.ends_at <= microseconds(now)
@@ -174,7 +169,8 @@ class JsonlTransaction(TableTransaction):
         if key not in self._state.schemas:
             self._line.setdefault("schemas", {})[key] = subject.schema
         columns = row._replace(link=entry.link)._asdict().items()
-        self._add("asked", {name: value for name, value in columns if value is not None}, request)
+        written = {name: value for name, value in columns if value is not None}
+        self._line.setdefault("asked", []).append(written)
 
     def update(self, transition: Transition) -> None:
         request = transition.request
@@ -186,7 +182,7 @@ class JsonlTransaction(TableTransaction):
         changed = again | dict(zip(codec.PROGRESS_COLUMNS, progress, strict=True))
         row = old._replace(**changed)
         entry = self._entry(transition, row)
-        self._add("changed", {"id": request.id, **changed, "link": entry.link}, request)
+        self._line.setdefault("changed", []).append({"id": request.id, **changed, "link": entry.link})
 
     def verify(self, request: Request) -> bool:
         return request.id in self._rows or self._state.verify(request.id)
@@ -198,13 +194,9 @@ class JsonlTransaction(TableTransaction):
         written = (entry for entry in reversed(self._line.get("journal", ())) if entry.run_id == run_id)
         return next(written, None) or self._state.newest(run_id)
 
-    def _add(self, what: str, columns: dict[str, Any], request: Request) -> None:
-        self._line.setdefault(what, []).append(columns)
-        self.requests[request.id] = request
-
     def _entry(self, transition: Transition, row: codec.Row) -> Entry:
         request, event, by, channel, detail = transition
-        self._rows[request.id] = row
+        self._rows[request.id], self.requests[request.id] = row, request
         return self._chained(request.run_id, request.id, event, by, channel, detail)
 
     def _chained(
@@ -307,24 +299,21 @@ class JsonlStore(Watched, TableStore):
             result = work(tx, *args, **options)
             line = tx.line()
             if line:
-                self._write(line, tx.requests.values())
+                is_known = False
+                try:
+                    self._file.append(line)
+                    self._state.apply(line)
+                    for request in tx.requests.values():
+                        self._state.remember(request)
+                    is_known = True
+                finally:
+                    if not is_known:  # interrupted, perhaps after the write: the file tells
+                        self._begin_again()
         if line.keys() - {"journal", "schemas", "records"}:
             self._bell.ring(tx.requests)
         if isinstance(result, errors.SaysoError):
             raise result
         return result
-
-    def _write(self, line: dict[str, object], requests: Iterable[Request]) -> None:
-        is_known = False
-        try:
-            self._file.append(line)
-            self._state.apply(line)
-            for request in requests:
-                self._state.remember(request)
-            is_known = True
-        finally:
-            if not is_known:  # interrupted, perhaps after the write: the file tells
-                self._begin_again()
 
     def scrub(self) -> bool:
         with self._write_lock, self._file.alone(), self._lock:
@@ -342,7 +331,8 @@ class JsonlStore(Watched, TableStore):
 
     def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         with self._lock:
-            return self._tables().marks(request_ids)
+            rows = self._tables().rows
+            return {one: rows[one].link for one in request_ids if one in rows}
 
     def get_run(self, run_id: str) -> RunSnapshot:
         kept = super().get_run(run_id)

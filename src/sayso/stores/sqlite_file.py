@@ -90,20 +90,17 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     try:
         # Check again under the lock: another process may have migrated while this one waited.
         refuse_foreign(connection, path)
-        _apply(connection, _pragma(connection, "user_version"))
+        version = _pragma(connection, "user_version")
+        for number, script in _scripts():
+            if number > version:
+                for statement in _statements(script):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
-
-
-def _apply(connection: sqlite3.Connection, version: int) -> None:
-    for number, script in _scripts():
-        if number > version:
-            for statement in _statements(script):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {number}")
-    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
 
 
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
@@ -135,9 +132,15 @@ def fault(error: Exception, path: str) -> errors.StoreError:
         return errors.StoreBusyError(f"{path} stayed locked by another process; nothing was recorded, try again")
     if code == sqlite3.SQLITE_FULL:
         return errors.StoreFullError(f"no room left to write {path}; nothing was recorded, free some space")
+    text = str(error)
     if code in _READ_ONLY:
-        return errors.StoreReadOnlyError(f"{path} cannot be written ({_why(path, error)}); nothing was recorded")
-    if code in _CORRUPT or _shows_damage(error):
+        folder = Path(path).absolute().parent
+        if os.access(path, os.W_OK) and not os.access(folder, os.W_OK | os.X_OK):
+            text = f"SQLite must also be able to write to its folder, {folder}"
+        return errors.StoreReadOnlyError(f"{path} cannot be written ({text}); nothing was recorded")
+    # The module's own error about a row has no code. A missing table or column means that the schema is damaged.
+    shows_damage = isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
+    if code in _CORRUPT or shows_damage:
         return errors.StoreCorruptError(
             f"{path} is not a sayso store or is damaged ({error}); nothing was changed and nothing ran, restore it from"
             " a copy or name another file"
@@ -145,19 +148,6 @@ def fault(error: Exception, path: str) -> errors.StoreError:
     if code in _UNREACHABLE:
         return errors.StoreUnavailableError(f"{path} cannot be opened or read ({error}); nothing was recorded")
     return errors.StoreError(f"{path}: {error}; nothing was recorded")
-
-
-def _why(path: str, error: Exception) -> str:
-    folder = Path(path).absolute().parent
-    if os.access(path, os.W_OK) and not os.access(folder, os.W_OK | os.X_OK):
-        return f"SQLite must also be able to write to its folder, {folder}"
-    return str(error)
-
-
-def _shows_damage(error: Exception) -> bool:
-    # The module's own error about a row has no code. A missing table or column means that the schema is damaged.
-    text = str(error)
-    return isinstance(error, UnicodeDecodeError) or "decode to UTF-8" in text or text.startswith("no such ")
 
 
 # -- opening and closing -----------------------------------------------------------------------------------------------
@@ -481,7 +471,6 @@ def seal_store(path: str | Path, key: str) -> SealReport:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 done = _sealed(connection, seal)
-                _seal_the_rest(connection, seal)
                 connection.execute("COMMIT")
             finally:
                 if connection.in_transaction:
@@ -492,22 +481,18 @@ def seal_store(path: str | Path, key: str) -> SealReport:
         raise fault(error, str(path)) from error
 
 
-def _seal_the_rest(connection: sqlite3.Connection, seal: Seal) -> None:
-    """Encrypt the steps of runs and the records."""
+def _sealed(connection: sqlite3.Connection, seal: Seal) -> SealReport:
     for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
         if _is_readable(body):
             connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
     for kind, key, body in connection.execute(_RECORDS).fetchall():
         if _is_readable(body):
             connection.execute(_WRITE_RECORD, (seal.close(body, key, record_column(kind)), kind, key))
-
-
-def _sealed(connection: sqlite3.Connection, seal: Seal) -> SealReport:
     requests = sealed = 0
     for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
         requests += 1
         opened = [
-            None if text is None else seal.open_any(text, request_id, column)
+            text if text is None or _is_readable(text) else seal.open(text, request_id, column)
             for text, column in zip(texts, SEALED_COLUMNS, strict=True)
         ]
         if not any(_is_readable(text) for text in texts if text is not None):
