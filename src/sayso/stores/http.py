@@ -140,7 +140,9 @@ class HttpStore(Watched, Store):
                 messages.Finish.of(request_id=request_id, token=token, outcome=outcome, update=saved)
             )  # fmt: skip
         except errors.StartRefusedError as refusal:
-            request = self._after_loss(refusal, request_id)
+            if not isinstance(refusal.__cause__, AnswerLostError):
+                raise
+            request = self.get(request_id)
             execution = request.execution
             is_ours = execution is not None and (execution.token, execution.resolved_by) == (token, None)
             if is_ours and execution is not None and execution.finished_at is not None:
@@ -186,12 +188,10 @@ class HttpStore(Watched, Store):
         return True  # looking first costs a message, as asking does
 
     def find(self, fingerprint: str) -> Request | None:
-        found = self._send(messages.Find.of(fingerprint=fingerprint), messages.Found).found
-        return None if found is None else self._noted(found)
+        return self._found(messages.Find.of(fingerprint=fingerprint))
 
     def find_key(self, run_id: str, key: str) -> Request | None:
-        found = self._send(messages.FindKey.of(run_id=run_id, key=key), messages.Found, run_id).found
-        return None if found is None else self._noted(found)
+        return self._found(messages.FindKey.of(run_id=run_id, key=key), run_id)
 
     def by_effect(self, effect: str) -> Sequence[Request]:
         return self._send(messages.ByEffect.of(effect=effect), messages.Requests).requests
@@ -281,6 +281,10 @@ class HttpStore(Watched, Store):
             is_brief=is_brief,
         ))  # fmt: skip
 
+    def _found(self, message: messages.Message, about: str = "") -> Request | None:
+        found = self._send(message, messages.Found, about).found
+        return None if found is None else self._noted(found)
+
     def _snapshot(self, message: messages.Message, run_id: str) -> RunSnapshot:
         snapshot = self._send(message, messages.RunSnapshotMessage, run_id).snapshot
         return RunSnapshot(snapshot.run, tuple(snapshot.steps))
@@ -291,12 +295,6 @@ class HttpStore(Watched, Store):
             self._etags.clear()
         self._etags[message.request.id] = message.etag
         return message.request
-
-    def _after_loss(self, refusal: errors.StartRefusedError, request_id: str) -> Request:
-        """Return the current request if the answer to an earlier attempt was lost; else raise the refusal again."""
-        if not isinstance(refusal.__cause__, AnswerLostError):
-            raise refusal
-        return self.get(request_id)
 
     def _due(self) -> Sequence[str]:
         return []  # `sweep` asks the server
@@ -381,18 +379,15 @@ class Listener:
             with suppress(OSError):  # its answer may just have arrived
                 socket.socket.shutdown(self._asking.sock, socket.SHUT_RDWR)
 
-    def _is_over(self) -> bool:
-        with self._lock:  # so that `listen` either finds this thread or starts another
-            if not self._bell.is_idle:
-                return False
-            self._thread = None
-            self._seen.clear()
-            self._requests.clear()
-            return True
-
     def _run(self) -> None:
         pause, connection = _PAUSE, None
-        while not self._is_over():
+        while True:
+            with self._lock:  # so that `listen` either finds this thread or starts another
+                if self._bell.is_idle:
+                    self._thread = None
+                    self._seen.clear()
+                    self._requests.clear()
+                    break
             if self._news.is_set():
                 time.sleep(_TOGETHER)
                 self._news.clear()
@@ -402,8 +397,11 @@ class Listener:
                 self._ask(connection)
                 pause = _PAUSE
                 continue
-            except LaterError as later:
-                self._put_off(jittered(later.seconds, never_less=True))
+            except LaterError as later:  # send nothing until then, even if more callers wait
+                until = time.monotonic() + jittered(later.seconds, never_less=True)
+                while not self._bell.is_idle and (left := until - time.monotonic()) > 0:
+                    self._news.clear()
+                    self._news.wait(left)
             except BROKEN:
                 if not self._news.is_set() and not self._news.wait(jittered(pause)):
                     pause = min(2 * pause, _LONGEST_PAUSE)
@@ -412,13 +410,6 @@ class Listener:
                 self._news.wait(_LONGEST_PAUSE)
             connection = _hung_up(connection)
         _hung_up(connection)
-
-    def _put_off(self, seconds: float) -> None:
-        """Send nothing for some seconds, even if more callers wait; return early only if nobody waits any more."""
-        until = time.monotonic() + seconds
-        while not self._bell.is_idle and (left := until - time.monotonic()) > 0:
-            self._news.clear()
-            self._news.wait(left)
 
     def _ask(self, connection: HTTPConnection) -> None:
         watched = self._bell.watched()

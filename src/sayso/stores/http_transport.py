@@ -61,9 +61,9 @@ def fault_of(status: int, content: bytes, about: str) -> errors.SaysoError:
         case "rate_limited":
             return errors.StoreBusyError(f"the sayso server limits the rate of this token: {detail}")
         case _:
-            kind = _kind(code)
-    if kind is not None:
-        return _rebuilt(kind, detail, facts)
+            name = "".join(part.capitalize() for part in code.split("_")) + "Error"
+    if name in errors.__all__:
+        return _rebuilt(getattr(errors, name), detail, facts)
     if status == _NOT_KNOWN:
         return errors.StoreForbiddenError(
             "the server does not know SAYSO_TOKEN: it was revoked, has expired or is mistyped; nothing ran. Run"
@@ -96,11 +96,6 @@ def beginning_run(run_id: str) -> Generator[None]:
         )
         refusal.args = (message,)
         raise
-
-
-def _kind(code: str) -> type[errors.SaysoError] | None:
-    name = "".join(part.capitalize() for part in code.split("_")) + "Error"
-    return getattr(errors, name) if name in errors.__all__ else None
 
 
 def _rebuilt(kind: type[errors.SaysoError], detail: str, facts: Mapping[str, Any]) -> errors.SaysoError:
@@ -275,7 +270,8 @@ class Transport:
         if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
             raise TimeoutError("too many operations of this program are in progress")
         try:
-            kept = self._taken()
+            with self._lock:
+                kept = self._idle.pop() if self._idle else None
             connection = kept or self.connect(timeout)
             try:
                 if connection.sock is not None:
@@ -286,7 +282,12 @@ class Transport:
                 if kept is not None and isinstance(error, BROKEN):
                     raise _StaleError(str(error) or type(error).__name__) from error
                 raise
-            self._give_back(connection)
+            with self._lock:
+                is_kept = connection.sock is not None and len(self._idle) < _MOST_IDLE
+                if is_kept:
+                    self._idle.append(connection)
+            if not is_kept:
+                connection.close()
             return answer
         finally:
             self._room.release()
@@ -310,18 +311,9 @@ class Transport:
         content = response.read()
         if response.status < 300 and not content.startswith(b"{"):  # e.g. a proxy's page
             raise HTTPException("this address is not a sayso server")
-        return _Answer(response.status, _seconds(response.getheader("retry-after")), content)
-
-    def _taken(self) -> HTTPConnection | None:
-        with self._lock:
-            return self._idle.pop() if self._idle else None
-
-    def _give_back(self, connection: HTTPConnection) -> None:
-        with self._lock:
-            if connection.sock is not None and len(self._idle) < _MOST_IDLE:
-                self._idle.append(connection)
-                return
-        connection.close()
+        later = response.getheader("retry-after") or ""
+        seconds = float(later) if later.isdecimal() and len(later) < 6 else 0.0
+        return _Answer(response.status, seconds, content)
 
 
 def encoded(message: Message) -> bytes:
@@ -348,10 +340,6 @@ def jittered(seconds: float, *, never_less: bool = False) -> float:
     return seconds * ((1 if never_less else 0.5) + int(new_token()[:8], 16) / (1 << 32))
 
 
-def _seconds(text: str | None) -> float:
-    return float(text) if text is not None and text.isdecimal() and len(text) < 6 else 0.0
-
-
 def _must_be_safe(address: str) -> bool:
     """Return whether an address is https; raises `ConfigError` if others could read a token that is sent to it."""
     parts = urlsplit(address)
@@ -364,19 +352,16 @@ def _must_be_safe(address: str) -> bool:
         raise errors.ConfigError(
             f"{shown!r} is not the address of a sayso server; give one like https://approvals.example"
         )
-    if parts.scheme == "http" and not _is_this_machine(host):
+    try:
+        is_here = ip_address(host).is_loopback
+    except ValueError:
+        is_here = host.casefold() == "localhost" or _is_local_name(host)
+    if parts.scheme == "http" and not is_here:
         raise errors.ConfigError(
             f"{address!r} would send the token and the arguments unencrypted; use https:// for other machines,"
             " and http://127.0.0.1 for this one"
         )
     return parts.scheme == "https"
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.casefold() == "localhost" or _is_local_name(host)
 
 
 def _is_local_name(host: str) -> bool:
