@@ -83,21 +83,14 @@ def matches(request: Request, wanted: Filter) -> bool:
     """Return whether a request passes a filter."""
     subject = request.subject
     names = (subject.name, subject.tool) if isinstance(subject, Call) else ()
+    is_expired = wanted.at is not None and is_due(request, wanted.at)
+    claimed, by = request.claimed_by, wanted.claimed_by
     return (
-        (not wanted.states or _state(request, wanted) in wanted.states)
+        (not wanted.states or (State.EXPIRED if is_expired else request.state) in wanted.states)
         and (wanted.kind is None or request.kind == wanted.kind)
         and (wanted.run_id is None or request.run_id == wanted.run_id)
         and (wanted.name is None or wanted.name in names)
         and (wanted.risk is None or request.risk == wanted.risk)
-        and (wanted.claimed_by is None or _is_claimed_by(request, wanted))
+        and (by is None or (claimed is not None and claimed.is_same(by)))
         and (wanted.text is None or wanted.text.casefold() in search_text(request))
     )
-
-
-def _state(request: Request, wanted: Filter) -> State:
-    return State.EXPIRED if wanted.at is not None and is_due(request, wanted.at) else request.state
-
-
-def _is_claimed_by(request: Request, wanted: Filter) -> bool:
-    claimed, by = request.claimed_by, wanted.claimed_by
-    return claimed is not None and by is not None and claimed.is_same(by)

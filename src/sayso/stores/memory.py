@@ -27,8 +27,8 @@ T = TypeVar("T")
 _OPEN = Seal()
 
 
-def _asked(request: Request) -> str:
-    return digest_of_asked(asked_values(request))
+def _asked(request: Request) -> dict[str, str]:
+    return {"asked": digest_of_asked(asked_values(request))}
 
 
 class _Chain(Sequence[Entry]):
@@ -43,23 +43,21 @@ class _Chain(Sequence[Entry]):
         return len(self.rows)
 
     def __getitem__(self, place: Any) -> Any:
-        entries: Any = self._written()
+        self._write()
+        entries: Any = self._entries
         return entries[place]
 
-    def _written(self) -> list[Entry]:
+    def _write(self) -> None:
         for at, about, event, by, channel, detail in self.rows[len(self._entries) :]:
             seq = len(self._entries) + 1
             before = self._entries[-1].link if self._entries else first_link(self._run_id)
-            moment, request_id = clock.microseconds(at), about if isinstance(about, str) else about.id
-            text = dumps_sorted(detail if isinstance(about, str) else detail | {"asked": _asked(about)})
-            self._entries.append(
-                chained(before, self._run_id, seq, moment, request_id, event, by.qualified, channel, text)
-            )
-        return self._entries
+            request_id, whole = (about, detail) if isinstance(about, str) else (about.id, detail | _asked(about))
+            rest = (request_id, event, by.qualified, channel, dumps_sorted(whole))
+            self._entries.append(chained(before, self._run_id, seq, clock.microseconds(at), *rest))
 
     def forget(self, request_id: str) -> None:
         """Release the request object with this id, after computing the entries that need it."""
-        self._written()
+        self._write()
         for place, (at, about, event, by, channel, detail) in enumerate(self.rows):
             if isinstance(about, Request) and about.id == request_id:
                 self.rows[place] = (at, request_id, event, by, channel, detail)
@@ -104,7 +102,7 @@ class MemoryTables(Tables):
     def anchor(self, request_id: str) -> Anchor:
         request = self.rows[request_id]
         link = self.chains[request.run_id][self._places[request_id]].link
-        return Anchor(request_id, request.run_id, request.state.value, link, _asked(request))
+        return Anchor(request_id, request.run_id, request.state.value, link, **_asked(request))
 
     def is_due(self, row: Request, now: datetime) -> bool:
         return is_due(row, now)

@@ -331,7 +331,9 @@ class PostgresStore(Watched, SqlStore):
             outbox, absent = Outbox(connection), set[str]()
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not verb.lost]
             done = [self._answered(*one, outbox, absent) for one in done]
-            self._must_be_absent(absent, connection)
+            sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
+            if absent and connection.execute(translated(sql), (sorted(absent),)).fetchone() is not None:
+                raise Stale  # a channel, grant or stop was created after the first work looked for one
             is_sent = True
             connection.execute("COMMIT")
             is_committed = True
@@ -352,12 +354,6 @@ class PostgresStore(Watched, SqlStore):
         for verb, tx, result in done:
             self._keep(verb, tx, result)
             verb.is_done = True
-
-    def _must_be_absent(self, kinds: set[str], connection: psycopg.Connection[Any]) -> None:
-        """Raise `Stale` if a channel, grant or stop was created after the first work looked for one."""
-        sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
-        if kinds and connection.execute(translated(sql), (sorted(kinds),)).fetchone() is not None:
-            raise Stale
 
     def _in_turn(
         self, verb: _Verb, outbox: Outbox, absent: set[str], *, may_guess: bool = True

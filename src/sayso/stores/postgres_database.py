@@ -55,18 +55,14 @@ class _Script(NamedTuple):
 
 @cache
 def _scripts() -> tuple[_Script, ...]:
-    found = [
-        (int(entry.name.split("_")[0]), entry.read_text(encoding="utf-8"))
-        for entry in (files("sayso.stores") / "migrations" / "postgres").iterdir()
-    ]
-    return tuple(_Script(number, _works_from(text), text) for number, text in sorted(found))
-
-
-def _works_from(text: str) -> int:
-    header = re.match(r"-- works from (\d+)\n", text)
-    if header is None:
-        raise RuntimeError("a migration does not say with which schema it works")
-    return int(header[1])
+    found = list[_Script]()
+    for entry in (files("sayso.stores") / "migrations" / "postgres").iterdir():
+        text = entry.read_text(encoding="utf-8")
+        header = re.match(r"-- works from (\d+)\n", text)
+        if header is None:
+            raise RuntimeError("a migration does not say with which schema it works")
+        found.append(_Script(int(entry.name.split("_")[0]), int(header[1]), text))
+    return tuple(sorted(found))
 
 
 def newest_schema() -> int:
@@ -300,7 +296,11 @@ class Feed:
         return is_listening
 
     def _run(self) -> None:
-        while not self._has_ended():
+        while True:
+            with self._lock:  # so that `ensure` either finds this thread or starts another
+                if self._bell.is_idle:
+                    self._thread, self._is_listening = None, False
+                    return
             connection = None
             try:
                 connection = self._connect()
@@ -317,13 +317,6 @@ class Feed:
                 if connection is not None:
                     with suppress(psycopg.Error):
                         connection.close()
-
-    def _has_ended(self) -> bool:
-        with self._lock:  # so that `ensure` either finds this thread or starts another
-            if not self._bell.is_idle:
-                return False
-            self._thread, self._is_listening = None, False
-            return True
 
     def _follow(self, connection: psycopg.Connection[Any]) -> None:
         mark = changes_since(connection, None).mark

@@ -274,7 +274,9 @@ class SqlStore(Store):
             raise errors.RunNotFoundError(run_id)
         newest, steps = None, list[Step]()
         for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
-            step = _step(run_id, n, (place, body, waits), self.seal)
+            if not isinstance(body, str):
+                raise _altered(run_id, f"step {n!r}")
+            step = Step(place, self.seal.open(body, run_id, step_column(n, place)), waits)
             if not _is_linked(link, newest, run_id, n, *step):
                 raise _altered(run_id, f"step {n!r}")
             steps.append(step)
@@ -469,20 +471,16 @@ class SqlTransaction(Transaction):
         if found is None:
             return None
         *row, link, n, newest = found
-        return _record(row, link, newest), 0 if n is None else _number(run_id, n), newest
+        run = _record(row, link, newest)
+        if n is not None and type(n) is not int:
+            raise _altered(run_id, f"step {n!r}")
+        return run, n or 0, newest
 
     def _write_run(self, run: RunRecord, newest: str | None) -> None:
         created, updated = microseconds(run.created_at), microseconds(run.updated_at)
         values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
         self._execute(_PUT_RUN, (*values, _link(newest, *values)))
         self.changed_runs.append(run.id)
-
-
-def _step(run_id: str, n: Any, values: Sequence[Any], seal: Seal) -> Step:
-    place, body, waits = values
-    if not isinstance(body, str):
-        raise _altered(run_id, f"step {n!r}")
-    return Step(place, seal.open(body, run_id, step_column(n, place)), waits)
 
 
 def _link(before: str | None, *values: Any) -> str:
@@ -495,12 +493,6 @@ def _is_linked(link: Any, before: Any, *values: Any) -> bool:
         return link == _link(before, *values)
     except (TypeError, ValueError):  # bytes, which sayso never writes
         return False
-
-
-def _number(run_id: str, n: Any) -> int:
-    if type(n) is not int:
-        raise _altered(run_id, f"step {n!r}")
-    return n
 
 
 def _record(row: Sequence[Any], link: Any, newest: Any) -> RunRecord:

@@ -316,10 +316,14 @@ class SqliteStore(Watched, SqlStore):
 
     def _commit(self, batch: Sequence[_Op], changes: list[Sequence[str]]) -> bool:
         """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
+        changed = None
         try:
-            changed = self._tried(batch)
+            with suppress(Stale):  # as for a single verb
+                changed = self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
             if changed is None:
-                return False
+                if len(batch) > 1:
+                    return False
+                changed = self._once(partial(_each, batch), is_fresh=True, batch=batch)[1]
         except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             locked_out = isinstance(error, DATABASE_ERRORS) and is_busy(error)
             if len(batch) > 1 and not locked_out:  # one by one, each would wait for the lock again
@@ -330,12 +334,6 @@ class SqliteStore(Watched, SqlStore):
             return True
         changes.append(changed)
         return True
-
-    def _tried(self, batch: Sequence[_Op]) -> Sequence[str] | None:
-        """Run a batch and return what it changed; None if rows of several verbs were stale."""
-        with suppress(Stale):  # as for a single verb
-            return self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
-        return self._once(partial(_each, batch), is_fresh=True, batch=batch)[1] if len(batch) == 1 else None
 
     def _anchor(self, found: tuple[Any, ...]) -> Anchor:
         anchor = anchor_of(found[:WIDTH], self.seal)
