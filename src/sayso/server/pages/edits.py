@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sayso import clock
 from sayso.errors import ArgumentError, InvalidChangesError
 from sayso.model import canonical, duration
-from sayso.model.canonical import Json, display, value_of
+from sayso.model.canonical import display, value_of
 from sayso.model.edit import schema_of
 from sayso.model.journal import Entry
 from sayso.model.request import Request, State
@@ -61,14 +61,10 @@ class Edit:
         """Return the edit as keyword arguments of `Review.approve`; raises `InvalidChangesError`."""
         if self.problems:
             raise InvalidChangesError(request.id, self.problems)
-        if self.left_out:
-            return {"arguments": self.arguments(request.effective.shown)}
+        if self.left_out:  # give all arguments; unchanged ones are as shown
+            kept = {name: display(tree) for name, tree in request.effective.shown.items() if name not in self.left_out}
+            return {"arguments": kept | self.changes}
         return {"changes": self.changes} if self.changes else {}
-
-    def arguments(self, shown: Mapping[str, Json]) -> dict[str, Any]:
-        """Return all arguments, for an edit that leaves some out; unchanged ones are as shown."""
-        kept = {name: display(tree) for name, tree in shown.items() if name not in self.left_out}
-        return kept | self.changes
 
 
 def edit_of(request: Request, form: Mapping[str, str]) -> Edit:
@@ -295,33 +291,24 @@ class NotDoneError(Exception):
 # -- comments ------------------------------------------------------------------------------------------------------
 
 
-class Remark(NamedTuple):
-    """A comment as the page shows it: author, time (ISO 8601 and relative), text, whether it mentions the reader.
+def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return the comments among these rows of the journal.
 
-    `unknown` are the names that it mentions by which nobody is known, for its author to read.
+    `unknown` are the names that one mentions by which nobody is known, for its author to read.
     """
-
-    by: str
-    at: str
-    ago: str
-    text: str
-    is_to_me: bool
-    unknown: str
-    is_mine: bool
-
-
-def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[Remark]:
-    """Return the comments among these rows of the journal."""
     me, now, found = (context.reviewer.identity, *context.stood_in_for), clock.now(), comments_in(entries)
     mine = {name: None for one in found if one.by == me[0].qualified for name in one.mentions}
     unknown = set(unknown_names(context.settings.store, mine))
     return [
-        Remark(
-            token(one.by.removeprefix(f"{LOCAL}:")), clock.written(one.at), duration.ago(one.at, now),
-            escape(one.text, block=True), any(who.goes_by(name) for name in one.mentions for who in me),
-            ", ".join(f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified),
-            one.by == me[0].qualified,
-        )
+        {
+            "by": token(one.by.removeprefix(f"{LOCAL}:")), "at": clock.written(one.at),
+            "ago": duration.ago(one.at, now), "text": escape(one.text, block=True),
+            "is_to_me": any(who.goes_by(name) for name in one.mentions for who in me),
+            "is_mine": one.by == me[0].qualified,
+            "unknown": ", ".join(
+                f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified
+            ),
+        }
         for one in found
     ]  # fmt: skip
 

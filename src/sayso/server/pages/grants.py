@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -43,82 +43,8 @@ _FEWEST, _RARE = 3, 10  # among 3 or more earlier calls, a field differs if at m
 _MOST_SHOWN, _MOST_ENDED, _MOST_STARTING = 5, 50, 20
 
 
-class Term(NamedTuple):
-    """A field of the call, and its condition in a grant.
-
-    Attributes:
-        path: Its path in the form, escaped.
-        value: Its value in this call; for a number, the upper bound.
-        is_number: Whether the value is an upper bound.
-        is_free: Whether it differs from call to call, judged by its name, its value and earlier calls.
-        same: Number of earlier calls that match in this field; None if not counted.
-    """
-
-    path: str
-    value: str
-    is_number: bool
-    is_free: bool
-    same: int | None
-
-
-class Past(NamedTuple):
-    """The earlier calls that the terms of a form would have let through.
-
-    Attributes:
-        fitting: Number of earlier calls of the same requester that match.
-        whole: Number of earlier calls that were compared.
-        refused: Number of matching calls that people did not approve unchanged.
-        newest: The newest matching calls: id, arguments, status, and whether people did not approve it unchanged.
-        terms: The terms, one line per field.
-    """
-
-    fitting: int
-    whole: int
-    refused: int
-    newest: Sequence[tuple[str, str, str, bool]]
-    terms: Sequence[str]
-
-
-class Proposed(NamedTuple):
-    """A grant that earlier voters on a request have proposed, and that lets nothing start yet.
-
-    Attributes:
-        grant: The grant.
-        lines: Its terms, one line per field.
-        left: The time until it ends.
-        missing: How many more people must agree.
-        may_agree: Whether the reader can be one of them.
-    """
-
-    grant: Grant
-    lines: Sequence[str]
-    left: str
-    missing: int
-    may_agree: bool
-
-
-class Offer(NamedTuple):
-    """The content of the form.
-
-    Attributes:
-        free: The fields that differ from call to call.
-        kept: The other fields.
-        has_facts: Whether the context, given by a program with a token, must be equal too.
-        past: The earlier calls that the terms would have let through, if asked for.
-        is_open: Whether the form is shown open.
-        is_guess: Whether the edit sets a masked value. Then nothing is counted, since the count would confirm guesses.
-    """
-
-    free: Sequence[Term]
-    kept: Sequence[Term]
-    has_facts: bool
-    past: Past | None
-    is_open: bool
-    is_guess: bool
-
-
-def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> Offer | None:
-    """Return the form; None if there can be no grant.
+def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the content of the form; None if there can be no grant.
 
     Args:
         context: The context of the page.
@@ -127,45 +53,53 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
     """
     if request.state is not State.PENDING or request.kind != "call" or request.always:
         return None
-    drawn = _drawn(request, _call_of(request, terms))
+    changes = None if terms is None else terms["changes"]
+    call = request.effective if changes is None else edited_call(request, changes)
+    drawn = _drawn(request, call)
     # The context given with a token is shown on this page only as the program's own words, not among the terms.
-    shown = [path for path in drawn.conditions if not (request.requester.issuer == TOKENS and _is_fact(path))]
-    is_guess = terms is not None and _is_guess(drawn, terms["changes"] or {})
+    shown = [path for path in drawn.conditions if not _is_unverified(drawn, path)]
+    # If the edit sets a masked value, nothing is counted, since the count would confirm guesses.
+    is_guess = _is_guess(drawn, changes or {})
     calls: Sequence[Request] | None = None  # of the last 30 days, with any values
     if terms is not None and not is_guess:
         _, calls = context.review.preview_grant(
-            request.id, changes=terms["changes"], here=terms["here"], without=list(drawn.conditions)
+            request.id, changes=changes, here=terms["here"], without=list(drawn.conditions)
         )
-    differing = None if calls is None else Counter(path for one in calls for path in drawn.differing(one))
-    found: list[Term] = []
+    differing = Counter(path for one in calls or () for path in drawn.differing(one))
+    found: list[dict[str, Any]] = []
     for path in shown:
-        condition, same = drawn.conditions[path], None
-        if calls is not None and differing is not None:
-            same = len(calls) - differing[path]
+        condition = drawn.conditions[path]
+        same = None if calls is None else len(calls) - differing[path]
         is_rare = calls is not None and same is not None and len(calls) >= _FEWEST and same * _RARE <= len(calls)
-        is_free = not _is_fact(path) and condition.kind == "equal" and (is_rare or _is_prose(path, condition))
-        found.append(Term(escape(path), _value(condition), condition.kind == "at_most", is_free, same))
-    is_open = terms is not None or context.http.path_params.get("verb") == "grant"
-    past = None if terms is None or calls is None else _past(request, calls, terms, shown)
-    return Offer(
-        [one for one in found if one.is_free], [one for one in found if not one.is_free],
-        len(shown) < len(drawn.conditions), past, is_open, is_guess,
-    )  # fmt: skip
+        found.append({
+            "path": escape(path), "value": _value(condition), "is_number": condition.kind == "at_most", "same": same,
+            # Whether it differs from call to call, judged by its name, its value and earlier calls.
+            "is_free": not _is_fact(path) and condition.kind == "equal" and (is_rare or _is_prose(path, condition)),
+        })  # fmt: skip
+    return {
+        "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
+        "has_facts": len(shown) < len(drawn.conditions), "is_guess": is_guess,
+        "past": None if terms is None or calls is None else _past(request, call, calls, terms),
+        "is_open": terms is not None or context.http.path_params.get("verb") == "grant",
+    }  # fmt: skip
 
 
-def proposed(context: RequestContext, request: Request) -> list[Proposed]:
+def proposed(context: RequestContext, request: Request) -> list[dict[str, Any]]:
     """Return the grants that were proposed with the votes on a pending request; its approval does not agree to them."""
     if request.state is not State.PENDING or not request.votes:
         return []
-    found, now = [one for one in context.review.grants() if one.request_id == request.id], clock.now()
-    parts = [Proposed(one, _lines(one), time_left(one.until, now), *_agreement(context, one)) for one in found]
-    return [one for one in parts if one.missing]
+    found = [(one, *_agreement(context, one)) for one in context.review.grants() if one.request_id == request.id]
+    return [
+        {"grant": one, "lines": _lines(one), "left": time_left(one.until, clock.now()), "missing": missing,
+         "may_agree": may_agree}
+        for one, missing, may_agree in found if missing
+    ]  # fmt: skip
 
 
 def _lines(grant: Grant) -> list[str]:
     """Return the terms without the context that a program tells with a token, which is no more than its own words."""
     lines = zip([*grant.conditions, *grant.without], grant.lines(), strict=True)
-    return [line for path, line in lines if not (grant.requester.issuer == TOKENS and _is_fact(path))]
+    return [line for path, line in lines if not _is_unverified(grant, path)]
 
 
 def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
@@ -222,11 +156,6 @@ def grant(context: RequestContext, request: Request, seen: str) -> None:
         raise NotDoneError(translated(escape(str(fault)))) from None
 
 
-def _call_of(request: Request, terms: dict[str, Any] | None) -> Call:
-    changes = None if terms is None else terms["changes"]
-    return request.effective if changes is None else edited_call(request, changes)
-
-
 def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
     now = clock.now()
     return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now, **terms)
@@ -242,6 +171,10 @@ def _is_guess(drawn: Grant, changes: Collection[str]) -> bool:
 
 def _is_fact(path: str) -> bool:
     return path.startswith("context:")
+
+
+def _is_unverified(grant: Grant, path: str) -> bool:
+    return grant.requester.issuer == TOKENS and _is_fact(path)
 
 
 def _is_prose(path: str, condition: Condition) -> bool:
@@ -262,18 +195,22 @@ def _value(condition: Condition) -> str:
             return brief(json.loads(condition.value), _ROOM)
 
 
-def _past(request: Request, calls: Sequence[Request], terms: dict[str, Any], shown: Sequence[str]) -> Past:
+def _past(request: Request, call: Call, calls: Sequence[Request], terms: dict[str, Any]) -> dict[str, Any]:
+    """Return the earlier calls of the same requester that the terms would have let through."""
     rest = {name: value for name, value in terms.items() if name != "changes"}
-    looked_at, now = _drawn(request, _call_of(request, terms), **rest), clock.now()
+    looked_at, now = _drawn(request, call, **rest), clock.now()
     fitting = [one for one in calls if looked_at.lacks(one) is None]
-    lines = zip([*looked_at.conditions, *looked_at.without], looked_at.lines(), strict=True)
-    said = [line for path, line in lines if path in shown]
-    said += [] if looked_at.run is None else [say("only in this run")]
-    newest = [(one.id, parts_of(one)[1], card.status_line(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]]
-    return Past(len(fitting), len(calls), sum(map(_is_refused, fitting)), newest, said)
+    return {
+        "fitting": len(fitting), "whole": len(calls), "refused": sum(map(_is_refused, fitting)),
+        "newest": [
+            (one.id, parts_of(one)[1], card.status_line(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]
+        ],
+        "terms": _lines(looked_at) + ([] if looked_at.run is None else [say("only in this run")]),
+    }  # fmt: skip
 
 
 def _is_refused(request: Request) -> bool:
+    """Return whether people did not approve a call unchanged."""
     decision = request.decision
     if decision is None or decision.is_withdrawal:
         return False
