@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sayso.model.journal import Entry
-from sayso.server.pages.timeline import last_undone, timeline
+from sayso.server.pages.runs import last_undone, timeline
 
 
 def row(event: str, channel: str = "web", by: str = "local:ada", **detail: Any) -> Entry:

@@ -43,8 +43,7 @@ from sayso.server.pages.edits import (
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import facts, parts_of, pending_count, render, risk_of, row_of, told
-from sayso.server.pages.runs import story_of
-from sayso.server.pages.timeline import last_undone, timeline
+from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart

@@ -1,4 +1,4 @@
-"""The pages of runs: the list, and what happened in one run, step by step.
+"""The pages of runs: the list, and what happened in one run, step by step; the story and the timeline of a request.
 
 A run of an agent, workflow or tool is stored from its first pause on; the run of a plain program is known only by its
 requests. Texts of a program are drawn as values, never as sayso's own words.
@@ -7,26 +7,30 @@ requests. Texts of a program are drawn as values, never as sayso's own words.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import errors
-from sayso.clock import instant, now
+from sayso.clock import instant, now, written
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import is_due
 from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
 from sayso.model.rendering import brief, is_light
 from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.reviewer import LOCAL
 from sayso.model.run import RunRecord, RunState
-from sayso.model.text import escape, say, unisolated
+from sayso.model.teamwork import COMMENTED
+from sayso.model.text import escape, later, say, say_n, unisolated
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
@@ -34,6 +38,7 @@ from sayso.server.pages.rendering import known, render, rows_of
 from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view.document import event_rows, moment
+from sayso.view.summary import channel_name, token
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_TOLD, _MOST_TEXT = 60, 2_000
@@ -49,7 +54,7 @@ def runs(context: RequestContext) -> Response:
     """List the stored runs, newest first, and those of plain programs by their newest request."""
     asked, store = {"state": context.query("state"), "name": context.query("name")}, context.settings.store
     at, of = context.query("cursor") or None, context.query("of")
-    found, cursor, others, further = list[RunRecord](), None, list[PlainRun](), None
+    found, cursor, others, further = list[RunRecord](), None, list[dict[str, Any]](), None
     try:
         state = RunState(asked["state"]) if asked["state"] else None
         if of != "plain":
@@ -67,25 +72,6 @@ def runs(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-class PlainRun(NamedTuple):
-    """A run of a program that is not stored, so that only its requests are known.
-
-    Attributes:
-        names: The functions that it called, the newest first.
-        state: `paused` while a request of it waits, `running` while a call may start or runs, `broken` if the outcome
-            of one is unknown, else `ended`.
-        size: The number of its requests.
-        begun, asked: When it first and last asked.
-    """
-
-    id: str
-    names: str
-    state: RunState
-    size: str
-    begun: datetime
-    asked: datetime
-
-
 _STATES = {
     RunState.PAUSED: frozenset({State.PENDING}), RunState.RUNNING: frozenset({State.APPROVED, State.RUNNING}),
     RunState.BROKEN: frozenset({State.UNKNOWN}), RunState.ENDED: frozenset[State](),
@@ -95,14 +81,15 @@ _STATES = {
 
 def _plain_runs(
     store: Store, state: RunState | None, name: str | None, cursor: str | None
-) -> tuple[list[PlainRun], str | None]:
+) -> tuple[list[dict[str, Any]], str | None]:
     """Return plain runs, each in the place of its newest request that fits, and the cursor of the next page.
 
+    Such a run is not stored: it is of a program of which only the requests are known.
     A page looks through a limited number of requests, so it may be short, or empty, although there are more.
     """
     at = now()
     wanted = Filter(_STATES[state] if state else frozenset(), name=name, at=at)
-    found, seen = list[PlainRun](), set[str]()
+    found, seen = list[dict[str, Any]](), set[str]()
     for _ in range(_MOST_READ_PAGES):
         page = store.list(wanted, cursor=cursor, limit=_PAGE, newest=True)
         firsts = dict[str, str]()  # the newest request on this page of each run that was not on one before
@@ -117,23 +104,24 @@ def _plain_runs(
             newest = store.list(replace(wanted, run_id=run_id), limit=1, newest=True).requests
             if newest and newest[0].id == request_id:
                 one = _plain_run(store, run_id, at)
-                found += [one] if state in {None, one.state} else []
+                found += [one] if state in {None, one["state"]} else []
         cursor = page.cursor
         if cursor is None or len(found) >= _PAGE:
             break
     return found, cursor
 
 
-def _plain_run(store: Store, run_id: str, at: datetime) -> PlainRun:
+def _plain_run(store: Store, run_id: str, at: datetime) -> dict[str, Any]:
     page = store.list(Filter(run_id=run_id), limit=_PAGE, newest=True)
     requests = page.requests
     states = {one.state for one in requests if not is_due(one, at)}
     names = dict.fromkeys(say("A question") if one.kind == "question" else escape(one.call.name) for one in requests)
-    return PlainRun(
-        run_id, ", ".join(list(names)[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else ""),
-        next((state for state, one in _STATES.items() if states & one), RunState.ENDED),
-        f"{len(requests)}{'+' if page.cursor else ''}", requests[-1].created_at, requests[0].created_at,
-    )  # fmt: skip
+    return {
+        "id": run_id, "size": f"{len(requests)}{'+' if page.cursor else ''}",
+        "names": ", ".join(list(names)[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else ""),
+        "state": next((state for state, one in _STATES.items() if states & one), RunState.ENDED),
+        "begun": requests[-1].created_at, "asked": requests[0].created_at,
+    }  # fmt: skip
 
 
 def _stored(store: Store, run_ids: frozenset[str]) -> frozenset[str]:
@@ -175,22 +163,12 @@ def run(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-class Told(NamedTuple):
-    """One item of the history that led to a request, as texts to show.
+def story_of(context: RequestContext, request: Request) -> list[tuple[str, str, str]] | None:
+    """Return what happened in a request's run before it, oldest first; None if the run is not stored.
 
-    Attributes:
-        kind: `asked`, the input of the run; `says`, a text of a model; `step`, a tool's input and output.
-        head: For a step, its path and status.
-        text: The content, escaped. What is masked anywhere in the run is masked here.
+    Each item has its kind (`asked`, the input of the run; `says`, a text of a model; `step`), the path and status of a
+    step, and its text, escaped. What is masked anywhere in the run is masked here.
     """
-
-    kind: Literal["asked", "says", "step"]
-    head: str
-    text: str
-
-
-def story_of(context: RequestContext, request: Request) -> list[Told] | None:
-    """Return what happened in a request's run before it, oldest first; None if the run is not stored."""
     store = context.settings.store
     try:
         known = bodies(store.get_run(request.run_id).steps)
@@ -201,13 +179,15 @@ def story_of(context: RequestContext, request: Request) -> list[Told] | None:
         hidden = frozenset[str]().union(*(_secrets_of(body, masked) for body in known.values()))
         hidden = hidden.union(*map(_secrets_of_request, {one.id: one for one in (*others, request)}.values()))
         told = [one for place, body in before for one in _told(place, body, masked, hidden)]
-        texts = [scrub(one.text, hidden) for one in told]
-        texts = [text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…" for text in texts]
-        return [one._replace(text=escape(text, block=True)) for one, text in zip(told, texts, strict=True)]
+        texts = [(kind, head, scrub(text, hidden)) for kind, head, text in told]
+        return [
+            (kind, head, escape(text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…", block=True))
+            for kind, head, text in texts
+        ]
     except errors.RunNotFoundError:
         return None
     except _UNREADABLE:
-        return [Told("step", "", say("The steps of this run cannot be read."))]  # the call can still be decided
+        return [("step", "", say("The steps of this run cannot be read."))]  # the call can still be decided
 
 
 def _requests_of(body: Body) -> set[Any]:
@@ -247,16 +227,16 @@ def _secrets_of_request(request: Request) -> frozenset[str]:
     return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
 
 
-def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[Told]:
+def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     if "given" in body:
         given = cast("dict[str, Any]", canonical.display(masked.mask(json.loads(body["given"]))))
         prompt = given.get("prompt")
-        yield Told("asked", "", prompt if isinstance(prompt, str) else _short(given, hidden))
+        yield "asked", "", prompt if isinstance(prompt, str) else _short(given, hidden)
     elif "reply" in body and body["reply"]["text"]:
-        yield Told("says", "", str(body["reply"]["text"]))
+        yield "says", "", str(body["reply"]["text"])
     elif "status" in body:
         step = _step(span_of(place, body), partial(_short, hidden=hidden))
-        yield Told("step", f"{step['path']} {step['status']}", step["said"])
+        yield "step", f"{step['path']} {step['status']}", step["said"]
 
 
 def _in_short(tree: Any) -> str:
@@ -296,3 +276,130 @@ def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
         "request_id": request_id if isinstance(request_id, str) else None,
         "is_human": request_id is not None or span.status.get("code") in {"waiting", "decided"},
     }
+
+
+# -- the timeline of a request -------------------------------------------------------------------------------------
+# Its rows of the journal as sentences. A row that is not known here, or that was altered, is shown as in the journal.
+
+_OF_PROGRAM = frozenset({"program", "clock", "sweep", "grant", "policy"})  # channels that no person used
+_SENTENCES = {
+    "asked": later("%(who)s asked"), "voted": later("%(who)s approved"), "approved": later("%(who)s approved"),
+    "rejected": later("%(who)s rejected it"), "feedback": later("%(who)s sent it back"),
+    "answered": later("%(who)s answered"), "cancelled": later("%(who)s cancelled the run"),
+    "claimed": later("%(who)s claimed it"), "assigned": later("%(who)s assigned it to %(to)s"),
+    "released": later("%(who)s unclaimed it"), "undone": later("%(who)s undid the approval; it is pending again"),
+    "escalated": later("Nobody decided in time, so %(to)s may decide, too"),
+    "returned": later("It is pending again"), "withdrawn": later("The program withdrew it"),
+    "started": later("The call started"), "suspended": later("The call stopped to ask something else"),
+    "done": later("The call is done"), "failed": later("The call failed"),
+    "unknown": later("The outcome of the call is unknown"),
+    "cleared": later("The program may ask for the same again"), "purged": later("The arguments were removed"),
+}  # fmt: skip
+_BY_RULE = {
+    "grant": later("A grant let it start without asking"), "policy": later("A budget let it start without asking"),
+}  # fmt: skip
+_ENDS = {
+    "expires_at": later("%(who)s extended it"), "approval_expires_at": later("%(who)s extended the approval"),
+    "request": later("It expired, and nobody decided"),
+    "approval": later("The approval expired before the call started"),
+}  # fmt: skip
+
+
+class Happened(NamedTuple):
+    """One sentence of a timeline.
+
+    Attributes:
+        at: When, in ISO 8601; `utc` is the same for people who have no scripts.
+        text: The sentence, escaped.
+        channel: By which channel a person did it; empty for what a program or the clock did.
+        until: For an extension, the new end in ISO 8601.
+        words: What the person or program wrote, escaped; of several lines.
+    """
+
+    at: str
+    utc: str
+    text: str
+    channel: str = ""
+    until: str = ""
+    words: str = ""
+
+
+def timeline(entries: Iterable[Entry]) -> list[Happened]:
+    """Return what happened to a request, oldest first, without the comments, which the page shows apart."""
+    return [_happened(entry) for entry in entries if entry.event != COMMENTED]
+
+
+def last_undone(entries: Iterable[Entry]) -> Happened | None:
+    """Return the undoing of an approval if nobody has decided since."""
+    last = None
+    for entry in entries:
+        if entry.event in {"undone", "voted", "approved", "rejected", "feedback", "cancelled"}:
+            last = entry
+    return None if last is None or last.event != "undone" else _happened(last)
+
+
+def _happened(entry: Entry) -> Happened:
+    try:
+        at, detail = instant(entry.at), json.loads(entry.detail)
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return _as_row(entry)
+    sentence = _sentence(entry, cast("dict[str, Any]", detail)) if isinstance(detail, dict) else None
+    if sentence is None:
+        return _as_row(entry)
+    names, until = cast("dict[str, Any]", detail), ""
+    with suppress(TypeError, ValueError):
+        until = written(datetime.fromisoformat(names.get("until", "")).astimezone(UTC))
+    words = names.get("comment") or names.get("reason")
+    return Happened(
+        written(at), moment(at), sentence, "" if entry.channel in _OF_PROGRAM else channel_name(entry.channel), until,
+        escape(words, block=True) if isinstance(words, str) else "",
+    )  # fmt: skip
+
+
+def _sentence(entry: Entry, detail: Mapping[str, Any]) -> str | None:
+    who = _name(entry.by)
+    match entry.event:
+        case "approved" if entry.channel in _BY_RULE:
+            said = say(_BY_RULE[entry.channel])
+        case "approved" | "voted" if detail.get("edited") is True:
+            said = say("%(who)s approved with changes", who=who)
+        case "released" if isinstance(detail.get("claimed_by"), str):
+            said = say("%(who)s unclaimed it for %(whom)s", who=who, whom=_name(detail["claimed_by"]))
+        case "extended" | "expired" if str(detail.get("what")) in _ENDS:
+            said = say(_ENDS[str(detail["what"])], who=who)
+        case "resolved" if detail.get("happened") is True:
+            said = say("%(who)s recorded that the call happened", who=who)
+        case "resolved":
+            said = say("%(who)s recorded that the call did not happen", who=who)
+        case event if event in _SENTENCES:
+            to = detail.get("to")
+            said = say(_SENTENCES[event], who=who, to=_name(to) if isinstance(to, str) else "")
+        case _:
+            return None
+    return "; ".join([said, *_additions(entry, detail)])
+
+
+def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:
+    missing, attempt = detail.get("missing"), detail.get("attempt")
+    if entry.event == "voted" and isinstance(missing, int):
+        yield say_n("%(num)s more reviewer must approve", "%(num)s more reviewers must approve", missing)
+    if isinstance(detail.get("on_behalf_of"), str):
+        yield say("on behalf of %(who)s", who=", ".join(map(_name, detail["on_behalf_of"].split(", "))))
+    if detail.get("again") is True:
+        yield say("although its effect has already happened or is pending")
+    if isinstance(detail.get("votes_reset"), int):
+        yield say("the approvals before no longer count")
+    if entry.event == "started" and isinstance(attempt, int) and attempt > 1:
+        yield say("attempt %(attempt)s", attempt=attempt)
+    if detail.get("may_try_again") is True:
+        yield say("it may start again")
+
+
+def _name(identity: str) -> str:
+    return token(identity.removeprefix(f"{LOCAL}:").removeprefix("program:"))
+
+
+def _as_row(entry: Entry) -> Happened:
+    (row,) = event_rows([entry])
+    at, _, rest = row.partition("  ")
+    return Happened(at.replace(" ", "T"), at, " ".join(rest.split()))
