@@ -92,7 +92,8 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
             definitions |= {prefix + name: schema for name, schema in found["$defs"].items()}
     paths: dict[str, Any] = {}
     for each in endpoints:
-        paths.setdefault(_path(each), {})[each.method.lower()] = _operation(each, schemas, definitions)
+        path = re.sub(r":\w+}", "}", each.path)
+        paths.setdefault(path, {})[each.method.lower()] = _operation(each, schemas, definitions)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -111,10 +112,6 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _path(endpoint: Endpoint) -> str:
-    return re.sub(r":\w+}", "}", endpoint.path)
-
-
 def _operation(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> dict[str, Any]:
     kinds = sorted(endpoint.kinds)
     found: dict[str, Any] = {
@@ -122,7 +119,7 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any
         "summary": endpoint.summary,
         "description": f"For tokens of the kind {', '.join(kinds)}.",
         "x-token-kinds": kinds,
-        "parameters": [*_in_path(endpoint), *_in_query(endpoint, schemas, definitions), *_in_headers(endpoint)],
+        "parameters": _parameters(endpoint, schemas, definitions),
         "responses": _answers(endpoint, schemas),
     }
     if endpoint.input is not None and endpoint.method != "GET":
@@ -132,30 +129,22 @@ def _operation(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any
     return found
 
 
-def _in_path(endpoint: Endpoint) -> list[dict[str, Any]]:
-    names = re.findall(r"{(\w+)", endpoint.path)
-    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-
-
-def _in_query(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    if endpoint.input is None or endpoint.method != "GET":
-        return []
-    query = definitions[schemas[endpoint.input]["$ref"].rpartition("/")[2]]
-    return [
-        {
-            "name": name, "in": "query", "required": name in query.get("required", ()),
-            "schema": {key: value for key, value in field.items() if key != "description"},
-            "description": field.get("description", ""),
-        }
-        for name, field in query.get("properties", {}).items()
-    ]  # fmt: skip
-
-
-def _in_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "header", "required": False, "schema": {"type": "string"}, "description": description}
-        for name, description in endpoint.reads.items()
-    ]
+def _parameters(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parameters of an endpoint: those of the path, the query and the headers."""
+    text, names = {"type": "string"}, re.findall(r"{(\w+)", endpoint.path)
+    found: list[dict[str, Any]] = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
+    if endpoint.input is not None and endpoint.method == "GET":
+        query = definitions[schemas[endpoint.input]["$ref"].rpartition("/")[2]]
+        for name, field in query.get("properties", {}).items():
+            schema, description = {**field}, field.get("description", "")
+            schema.pop("description", None)
+            is_needed = name in query.get("required", ())
+            found.append(
+                {"name": name, "in": "query", "required": is_needed, "schema": schema, "description": description}
+            )
+    for name, description in endpoint.reads.items():
+        found.append({"name": name, "in": "header", "required": False, "schema": text, "description": description})
+    return found
 
 
 def _answers(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
@@ -188,6 +177,7 @@ def codes_of(endpoint: Endpoint) -> list[str]:
 
 
 _document = Router()
+_written = cache(lambda: document(endpoints()))
 
 
 def endpoints() -> list[Endpoint]:
@@ -198,11 +188,6 @@ def endpoints() -> list[Endpoint]:
 def api() -> Api:
     """Return the ASGI application for all endpoints, including those of the Agent Approval Protocol (AAP)."""
     return Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
-
-
-@cache
-def _written() -> dict[str, Any]:
-    return document(endpoints())
 
 
 @_document.get("/v1/openapi.json", "This document")
@@ -296,22 +281,18 @@ def _of_http(http: Http, fault: Exception) -> Response:
         stranger: Callable[[], None] | None = http.app.state.on_stranger
         if stranger is not None:
             stranger()
-        return _stranger(http, has_terminal=stranger is not None, why=fault.detail)
+        sign_in = settings_of(http).sign_in
+        return render_public(
+            http, "stranger.html", status=401, has_terminal=stranger is not None, has_links=sign_in.has_links,
+            wanted=f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else "",
+            provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
+            by_proxy=sign_in.proxy is not None and sign_in.proxy.header is not None,
+            why="" if fault.detail == HTTPStatus.UNAUTHORIZED.phrase else fault.detail,
+        )  # fmt: skip
     detail = say(fault.detail) if fault.detail in _PHRASES else fault.detail
     response = _page(http, fault.status_code, escape(unisolated(detail)))
     response.headers.update(fault.headers or {})
     return response
-
-
-def _stranger(http: Http, *, has_terminal: bool, why: str) -> Response:
-    sign_in = settings_of(http).sign_in
-    by_proxy = sign_in.proxy is not None and sign_in.proxy.header is not None
-    wanted = f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else ""
-    return render_public(
-        http, "stranger.html", status=401, has_terminal=has_terminal, has_links=sign_in.has_links, wanted=wanted,
-        provider=None if sign_in.provider is None else sign_in.provider.oidc.name, by_proxy=by_proxy,
-        why="" if why == HTTPStatus.UNAUTHORIZED.phrase else why,
-    )  # fmt: skip
 
 
 def _of_sayso(http: Http, fault: Exception) -> Response:
@@ -330,14 +311,12 @@ def _unforeseen(http: Http, fault: Exception) -> Response:
     )
 
 
-_HANDLERS = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
-
-
 class _Inbox(Starlette):
     """Starlette for the pages; requests for the API bypass it."""
 
     def __init__(self, hosts: Collection[str]) -> None:
-        super().__init__(routes=_routes(), exception_handlers={**_HANDLERS})
+        handlers = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
+        super().__init__(routes=_routes(), exception_handlers={**handlers})
         self._api, self._guard = api(), Guard(self._answer, hosts=hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
