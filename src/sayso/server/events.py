@@ -166,11 +166,6 @@ def event_stream(
     )
 
 
-def _ping() -> ServerSentEvent:
-    """Return an event that scripts receive, so that a page can tell a dead connection from one without news."""
-    return ServerSentEvent("", event="ping")
-
-
 class _Counts(NamedTuple):
     """The number of pending requests.
 
@@ -343,7 +338,8 @@ async def events(http: Http) -> Response:
     session = await signed_in(http)
     made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
     page = _Page(http, session, {text: _instant(text) for text in made}, rows)
-    return event_stream(page.events(), page, _ping)
+    # Scripts receive the ping, so that a page can tell a dead connection from one without news.
+    return event_stream(page.events(), page, partial(ServerSentEvent, "", event="ping"))
 
 
 def _listed(http: Http, name: str) -> list[str]:

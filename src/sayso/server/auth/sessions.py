@@ -295,14 +295,14 @@ class Sessions:
 
     def people(self) -> list[Reviewer]:
         """Return the people with a recorded session, each once, with the roles of their newest session."""
-        found: dict[str, tuple[str, Reviewer]] = {}
-        for record in self._store.records(RECORD, limit=_MOST_PEOPLE):
+        found: dict[str, Reviewer] = {}
+        records = self._store.records(RECORD, limit=_MOST_PEOPLE)
+        for record in sorted(records, key=lambda one: str(one.body.get("begun"))):
             with suppress(errors.StoreCorruptError):
-                session, begun = self._open("", record), str(record.body.get("begun"))
+                session = self._open("", record)
                 if session is not None:
-                    who = session.reviewer.identity.folded
-                    found[who] = max(found.get(who, ("", session.reviewer)), (begun, session.reviewer), key=_begun)
-        return [reviewer for _, reviewer in found.values()]
+                    found[session.reviewer.identity.folded] = session.reviewer
+        return list(found.values())
 
     def end(self, session: Session) -> None:
         """End a session on every server of the store. Durable on return."""
@@ -346,10 +346,6 @@ class Sessions:
 
     def _csrf(self, session_id: str, reviewer: Reviewer) -> str:
         return self._signer.mac("form", f"{session_id} {_person(reviewer)}")
-
-
-def _begun(session: tuple[str, Reviewer]) -> str:
-    return session[0]
 
 
 def _key(session_id: str) -> str:

@@ -117,7 +117,8 @@ class Tokens:
         token = Token(
             new_token()[:_ID], kind, person.identity, frozenset(person.roles), now, now + lasts, digest=_digest(secret)
         )
-        self._store.keep(_record(token), note=_note("token_made", token, by, channel))
+        record = Record(_RECORD, token.id, _body.dump_python(token, mode="json"))
+        self._store.keep(record, note=_note("token_made", token, by, channel))
         return token, f"sst_{token.id}_{secret}"
 
     def find(self, text: str) -> Token | None:
@@ -225,10 +226,6 @@ def _note(event: str, token: Token, by: Identity | None, channel: str) -> Note:
 _body = TypeAdapter(Token)
 
 
-def _record(token: Token) -> Record:
-    return Record(_RECORD, token.id, _body.dump_python(token, mode="json"))
-
-
 def _token(record: Record) -> Token:
     try:
         return _body.validate_python(record.body)
@@ -248,7 +245,16 @@ def with_roles(store: Store, who: Identity) -> Reviewer | None:
 
     There is nobody else to ask: an OpenID provider or a proxy reports roles only when the person signs in.
     """
-    roles = [one.roles for one in _known(store) if one.identity.is_same(who)]
+    now, found = clock.now(), list[Reviewer]()
+    with suppress(errors.StoreCorruptError):
+        for record in store.records(RECORD, limit=_MOST):
+            with suppress(LookupError, TypeError, ValueError):
+                body, ends = record.body, record.due
+                if ends is not None and now < min(ends, datetime.fromisoformat(body["used"]) + IDLE):
+                    found.append(Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"]))
+    with suppress(errors.StoreCorruptError):
+        found += [one.reviewer for one in Tokens(store).all() if one.kind == "review" and one.is_good(now)]
+    roles = [one.roles for one in found if one.identity.is_same(who)]
     every = {role for some in roles for role in some}
     return Reviewer(who.subject, roles=every, issuer=who.issuer) if roles else None
 
@@ -292,16 +298,3 @@ def _is_known(store: Store, is_meant: Callable[[Identity], bool], listed: Collec
             return True
     newest = store.list(Filter(states=_DECIDED), limit=_MOST_DECIDED, newest=True).requests
     return any(one is not None and is_meant(one.by) for each in newest for one in (each.decision, *each.votes))
-
-
-def _known(store: Store) -> list[Reviewer]:
-    now, found = clock.now(), list[Reviewer]()
-    with suppress(errors.StoreCorruptError):
-        for record in store.records(RECORD, limit=_MOST):
-            with suppress(LookupError, TypeError, ValueError):
-                body, ends = record.body, record.due
-                if ends is not None and now < min(ends, datetime.fromisoformat(body["used"]) + IDLE):
-                    found.append(Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"]))
-    with suppress(errors.StoreCorruptError):
-        found += [one.reviewer for one in Tokens(store).all() if one.kind == "review" and one.is_good(now)]
-    return found
