@@ -25,24 +25,9 @@ from starlette.responses import Response
 from sayso.model.ids import new_token
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape, later, say
+from sayso.server import context
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sign_in import Provider, SignInError
-from sayso.server.context import (
-    DEVICE_COOKIE,
-    Form,
-    RequestContext,
-    device_key,
-    is_same_origin,
-    not_admitted,
-    path_to,
-    read_form,
-    redirect,
-    return_address,
-    session_of,
-    set_cookie,
-    settings_of,
-    signed_in_at_device,
-)  # fmt: skip
 from sayso.server.pages.rendering import render_public
 from sayso.server.protection import Rate
 from sayso.server.push import Push
@@ -76,7 +61,7 @@ async def link_page(http: Http) -> Response:
 
 async def use_link(http: Http) -> Response:
     """Begin a session with a login link."""
-    settings = settings_of(http)
+    settings = context.settings_of(http)
     token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
         raise HTTPException(403, say("this inbox does not use login links; nobody was signed in"))
@@ -85,9 +70,10 @@ async def use_link(http: Http) -> Response:
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
         if on_used is not None:
             on_used(token)
-        return await run_in_threadpool(_start_session, http, person, path_to(http))
-    if await run_in_threadpool(session_of, http) is not None:
-        return redirect(path_to(http))  # this browser used the link: a second click, or a click after going back
+        return await run_in_threadpool(_start_session, http, person, context.path_to(http))
+    if await run_in_threadpool(context.session_of, http) is not None:
+        # This browser used the link: a second click, or a click after going back.
+        return context.redirect(context.path_to(http))
     why = await run_in_threadpool(settings.links.refusal, token)
     fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[why])))
     if fault.status_code == 401:
@@ -96,34 +82,34 @@ async def use_link(http: Http) -> Response:
     raise fault
 
 
-async def _sign_in_form(http: Http) -> Form:
+async def _sign_in_form(http: Http) -> context.Form:
     """Return the form of a person who is not signed in yet, with tight limits on its size and on the rate per address.
 
     A form from another site is refused: it could sign a person in as somebody else, unnoticed (login CSRF).
     """
-    settings = settings_of(http)
+    settings = context.settings_of(http)
     rate: Rate = http.app.state.stranger_rate
     try:
         rate.count(f"form {settings.sender(http)}")  # before anything is read
     except Problem as fault:
         raise HTTPException(429, fault.detail, fault.headers) from None
-    if not is_same_origin(http):
+    if not context.is_same_origin(http):
         raise HTTPException(403, say("this request did not come from a page of this inbox; nobody was signed in"))
-    return await read_form(http, is_known=False)
+    return await context.read_form(http, is_known=False)
 
 
 def _start_session(http: Http, person: Reviewer, where: str) -> Response:
     """Begin the session of a person who has authenticated, and redirect the browser."""
-    settings = settings_of(http)
+    settings = context.settings_of(http)
     if not settings.sign_in.admits(person):
-        raise not_admitted(http, person)
+        raise context.not_admitted(http, person)
     name = settings.cookie(http)[0]
     before = settings.sessions.find(http.cookies.get(name))
     if before is not None:
         settings.sessions.end(before)
-    response = redirect(where)
-    set_cookie(http, response, "sayso", settings.sessions.begin(person).id)
-    signed_in_at_device(http, person)
+    response = context.redirect(where)
+    context.set_cookie(http, response, "sayso", settings.sessions.begin(person).id)
+    context.signed_in_at_device(http, person)
     return response
 
 
@@ -132,7 +118,7 @@ def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
 
     The limit never delays a valid attempt, or a client that shares a person's address could lock them out.
     """
-    settings = settings_of(http)
+    settings = context.settings_of(http)
     try:
         settings.failures.count(settings.sender(http))
     except Problem as problem:
@@ -141,23 +127,23 @@ def _count_failure(http: Http, fault: HTTPException) -> HTTPException:
     return fault
 
 
-def logout(context: RequestContext) -> Response:
+def logout(page: context.RequestContext) -> Response:
     """End the session."""
-    context.settings.sessions.end(context.session)
-    push: Push = context.http.app.state.push
-    push.remove(context.reviewer, device_key(context.http) or "")  # no more notifications in this browser
-    context.http.app.state.live_pages.wake()  # other tabs of this browser show it at once
-    response = render_public(context.http, "bye.html")
-    for what in ("sayso", DEVICE_COOKIE):
-        set_cookie(context.http, response, what, None)
+    page.settings.sessions.end(page.session)
+    push: Push = page.http.app.state.push
+    push.remove(page.reviewer, context.device_key(page.http) or "")  # no more notifications in this browser
+    page.http.app.state.live_pages.wake()  # other tabs of this browser show it at once
+    response = render_public(page.http, "bye.html")
+    for what in ("sayso", context.DEVICE_COOKIE):
+        context.set_cookie(page.http, response, what, None)
     return response
 
 
 async def oidc_start(http: Http) -> Response:
     """Show the page that sends the browser to the provider."""
     form = await _sign_in_form(http)
-    provider, signer = _provider(http), settings_of(http).signer
-    where = return_address(http, form.get("next", ""))
+    provider, signer = _provider(http), context.settings_of(http).signer
+    where = context.return_address(http, form.get("next", ""))
     flow = {name: new_token() + new_token() for name in ("state", "nonce", "verifier")}
     try:
         address = await _with_provider(http, partial(provider.address, back=_redirect_uri(http), **flow))
@@ -166,7 +152,7 @@ async def oidc_start(http: Http) -> Response:
     # A page, not a redirect: the policy `form-action 'self'` would block a form that redirects to another site.
     response = render_public(http, "depart.html", address=address, provider=provider.oidc.name)
     cookie = await run_in_threadpool(signer.sign, _PURPOSE, {**flow, "next": where}, _LASTS)
-    set_cookie(http, response, _COOKIE, cookie, strict=True)
+    context.set_cookie(http, response, _COOKIE, cookie, strict=True)
     return response
 
 
@@ -182,8 +168,8 @@ async def oidc_finish(http: Http) -> Response:
     answer = dict(await _sign_in_form(http))
     flow = await run_in_threadpool(_flow, http, answer.get("state", ""))
     if flow is None:
-        if await run_in_threadpool(session_of, http) is not None:  # a click after going back, or in another tab
-            return redirect(path_to(http))
+        if await run_in_threadpool(context.session_of, http) is not None:  # a click after going back, or in another tab
+            return context.redirect(context.path_to(http))
         raise _count_failure(http, HTTPException(403, say(_NO_FLOW)))
     if answer.get("error"):
         raise _count_failure(
@@ -195,8 +181,8 @@ async def oidc_finish(http: Http) -> Response:
     except SignInError as fault:
         refusal = _public_error(http, fault)
         raise (refusal if fault.is_away else _count_failure(http, refusal)) from fault
-    response = await run_in_threadpool(_start_session, http, person, return_address(http, flow["next"]))
-    set_cookie(http, response, _COOKIE, None)
+    response = await run_in_threadpool(_start_session, http, person, context.return_address(http, flow["next"]))
+    context.set_cookie(http, response, _COOKIE, None)
     return response
 
 
@@ -216,7 +202,7 @@ def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewe
 
 def _flow(http: Http, state: str) -> dict[str, Any] | None:
     """Mark this browser's OpenID flow as used and return it; None if there is none, it differs or was used."""
-    settings = settings_of(http)
+    settings = context.settings_of(http)
     flow = settings.signer.read(_PURPOSE, http.cookies.get(settings.cookie(http, _COOKIE)[0], ""))
     if flow is None or not hmac.compare_digest(flow["state"].encode(), state.encode()):
         return None
@@ -224,7 +210,7 @@ def _flow(http: Http, state: str) -> dict[str, Any] | None:
 
 
 def _public_error(http: Http, fault: SignInError) -> HTTPException:
-    _log.warning("%s; from %s", escape(str(fault)), escape(settings_of(http).sender(http)))
+    _log.warning("%s; from %s", escape(str(fault)), escape(context.settings_of(http).sender(http)))
     if fault.is_away:
         return HTTPException(503, say("the provider does not answer; nobody was signed in. Try again in a moment"))
     return HTTPException(
@@ -233,11 +219,11 @@ def _public_error(http: Http, fault: SignInError) -> HTTPException:
 
 
 def _provider(http: Http) -> Provider:
-    provider = settings_of(http).sign_in.provider
+    provider = context.settings_of(http).sign_in.provider
     if provider is None:
         raise HTTPException(404)
     return provider
 
 
 def _redirect_uri(http: Http) -> str:
-    return settings_of(http).origin(http) + path_to(http, "login", "openid")
+    return context.settings_of(http).origin(http) + context.path_to(http, "login", "openid")
