@@ -155,7 +155,7 @@ def _answers(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         good["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
     found: dict[str, Any] = {"200": good}
     for status, description in endpoint.also.items():
-        found[str(status)] = {**(good if status < 300 else {}), "description": description}
+        found[str(status)] = {"description": description}
     codes: dict[int, list[problems.ProblemKind]] = {}
     for code in codes_of(endpoint):
         kind = problems.kinds()[code]

@@ -133,9 +133,15 @@ class Hooks:
             Problem: It is not signed, exceeds the rate, or is invalid; it may be sent again.
             SaysoError: The store failed; it may be sent again.
         """
-        hook = self._signer(headers, body)
+        now = clock.now()
+        message_id, seconds, signature = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
+        signed = (one for one in self._hooks if one.keys.has_signed(message_id, seconds, signature, body, now=now))
+        hook = next(signed, None)
+        if hook is None:
+            words = "the signature is not valid for any hook, or is older than five minutes; nothing was decided"
+            raise Problem("not_signed_in", words)
         self._rate.count(f"hook {hook.name}")
-        key, digest = f"hook/{hook.name}/{headers[ID]}", hashlib.sha256(body).hexdigest()
+        key, digest = f"hook/{hook.name}/{message_id}", hashlib.sha256(body).hexdigest()
         with self._one_by_one:
             known = self._known(key, digest)
             if known is not None:
@@ -149,17 +155,6 @@ class Hooks:
             if not self._store.keep(record, only_new=status != 200):
                 return self._known(key, digest) or (status, content)
             return status, content
-
-    def _signer(self, headers: Mapping[str, str], body: bytes) -> Hook:
-        message_id, seconds, signature = (headers.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
-        now = clock.now()
-        for hook in self._hooks:
-            if hook.keys.has_signed(message_id, seconds, signature, body, now=now):
-                return hook
-        raise Problem(
-            "not_signed_in",
-            "the signature is not valid for any hook, or is older than five minutes; nothing was decided",
-        )
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):

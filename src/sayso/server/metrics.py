@@ -162,7 +162,13 @@ class Metrics:
     """The metrics of one server. Raises `ConfigError` if the scraper's token is too short."""
 
     def __init__(self, store: Store, event_log: EventLog) -> None:
-        self.token = _token()
+        text = os.environ.get(TOKEN, "")
+        if text and len(text) < _SHORTEST:
+            raise errors.ConfigError(
+                f"{TOKEN} has {len(text)} characters; anyone who guesses it can read /metrics, so use at least"
+                f" {_SHORTEST} random ones"
+            )
+        self.token = text.encode("utf-8", "replace") or None
         self._store, self._event_log = store, event_log
         self._lock = threading.Lock()  # of concurrent scrapes, one reads the store and the others return its text
         self._number: int | None = None  # of the last event that was counted; None before the first scrape
@@ -250,15 +256,3 @@ def _has_scrapers_token(http: Http) -> bool:
         and scheme.casefold() == "bearer"
         and hmac.compare_digest(given.strip().encode("utf-8", "replace"), wanted)
     )
-
-
-def _token() -> bytes | None:
-    text = os.environ.get(TOKEN)
-    if not text:
-        return None
-    if len(text) < _SHORTEST:
-        raise errors.ConfigError(
-            f"{TOKEN} has {len(text)} characters; anyone who guesses it can read /metrics, so use at least"
-            f" {_SHORTEST} random ones"
-        )
-    return text.encode("utf-8", "replace")
