@@ -1,15 +1,18 @@
 """`ReAct`: a model that reasons and calls tools in turns until it can give typed answers, and pauses for a person.
 
-A gated call raises `ConfirmationRequired`, whose context is plain JSON with every secret masked, sufficient to continue
-in any process. The context contains nothing that could run: a waiting call is identified by its request and made with
-the store's arguments, and a call that has ended is not repeated, whatever a saved context says.
+A gated call raises `ConfirmationRequired`, whose context is the run's state (`ReActState`) as plain JSON, sufficient to
+continue in any process. In memory, messages are exactly what the model saw; in the context, every secret is masked. The
+context contains nothing that could run: a waiting call is identified by its request and made with the store's
+arguments, and a call that has ended is not repeated, whatever a saved context says.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -17,26 +20,18 @@ from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
 from sayso.gates import scope, signals
 from sayso.gates.ask import aask
+from sayso.gates.hooks import secrets_of
 from sayso.gates.outcome import unknown_request
-from sayso.gates.signals import trimmed
-from sayso.model import canonical
+from sayso.model import canonical, redaction
 from sayso.model.ids import new_run_id
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.reviewer import Identity
 from sayso.model.schema import SchemaError
+from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.events import DeltaEvent
-from sayso.runs.messages import ModelCall, reply_to, text_of
-from sayso.runs.module import (
-    Module,
-    Prediction,
-    Response,
-    Signature,
-    check_shown,
-    emit_delta,
-    read_resume_state,
-    record,
-)
-from sayso.runs.react_state import ReActState, Waiting
+from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
+from sayso.runs.module import Module, Prediction, Response, Signature
 from sayso.runs.state import result_shown, verb
 from sayso.stores.base import Store
 from sayso.view import line
@@ -55,8 +50,206 @@ class NoAnswerError(errors.SaysoError):
 
     def __init__(self, turns: int, trajectory: dict[str, Any]) -> None:
         super().__init__(f"the model gave no answer in {turns} turns; what was run stays done (see .trajectory)")
-        self.turns = turns
-        self.trajectory = trajectory
+        self.turns, self.trajectory = turns, trajectory
+
+
+@dataclass
+class Waiting:
+    """A call of the model's last turn that has no result yet.
+
+    Attributes:
+        id: The provider's id of the call.
+        tool: The name of the tool.
+        request: The id of the request that holds it.
+        is_asked: False if that request belongs to an equal call of the same turn, and this one is asked afterwards.
+    """
+
+    id: str
+    tool: str
+    request: str
+    is_asked: bool = True
+
+
+@dataclass
+class ReActState:
+    """The state of a run.
+
+    Attributes:
+        run_id: The run to which its decisions belong.
+        inputs: The inputs of the call, as JSON values.
+        messages: The conversation with the model.
+        waiting: The calls that wait for a person, in the order of the calls.
+        occasions: By digest: how often an equal question was answered (see `sayso.gates.scope`).
+        acts_for: The people for whom the run acts.
+    """
+
+    run_id: str
+    inputs: dict[str, Any]
+    messages: list[Message]
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    occasions: dict[str, int] = field(default_factory=dict[str, int])
+    acts_for: tuple[Identity, ...] = ()
+    _secrets: set[str] = field(default_factory=set[str], repr=False)
+    _shown: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict[tuple[int, str], dict[str, Any]])
+
+    def __post_init__(self) -> None:
+        self._secrets |= _secrets_in(self.inputs)
+
+    @property
+    def turns(self) -> int:
+        """The number of turns of the model."""
+        return sum(message["role"] == "assistant" for message in self.messages)
+
+    def add_reply(self, reply: Reply) -> list[ModelCall]:
+        """Add a turn of the model; return its calls, each with a unique id."""
+        message, calls, ids = reply.message, reply.calls, {call.id for call in reply.calls}
+        # The ids are not unique, so replace them; the provider's own form, which has them, is then useless.
+        if "" in ids or len(ids) < len(calls):
+            named = [(f"call_{self.turns + 1}_{n}", call) for n, call in enumerate(calls, 1)]
+            calls = [ModelCall(label, call.name, call.arguments, call.problem) for label, call in named]
+            message = Reply(reply.text, calls, reply.usage).message
+        self.messages.append(message)
+        return calls
+
+    def add_result(self, call_id: str, name: str, text: str, *, is_error: bool = False) -> None:
+        """Add the result of a call of the last turn; results are in the order of the calls."""
+        result = {"role": "tool", "tool_call_id": call_id, "name": name, "content": text, "is_error": is_error}
+        self.messages.append(result)
+        last = max(n for n, message in enumerate(self.messages) if message["role"] == "assistant")
+        order = [call["id"] for call in self.messages[last]["tool_calls"]]
+        self.messages[last + 1 :] = sorted(self.messages[last + 1 :], key=lambda one: order.index(one["tool_call_id"]))
+
+    def learn_call(self, tool: Tool, call: ModelCall) -> None:
+        """Record the secrets of a call of the last turn, according to the tool's options."""
+        shown = tool.shown(call.arguments)
+        self._shown[self.turns, call.id] = shown
+        self._secrets |= _secrets_in(call.arguments, tool, shown)
+
+    def learn_request(self, call_id: str, request: Request) -> None:
+        """Record the secrets of a request's call, and how the call is shown."""
+        if isinstance(request.subject, Call):
+            self._shown[self.turns, call_id] = request.subject.arguments
+            for call in {request.subject.digest: request.subject, request.effective.digest: request.effective}.values():
+                self._secrets |= secrets_of_call(call, request)
+
+    def scrubbed(self, text: str) -> str:
+        """Mask the secrets of this run's calls in a text."""
+        return redaction.scrub(text, self._secrets) if self._secrets else text
+
+    def _clean(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.scrubbed(value)
+            case list():
+                return [self._clean(one) for one in cast("list[Any]", value)]
+            case dict():
+                return {name: self._clean(one) for name, one in cast("dict[str, Any]", value).items()}
+            case _:
+                return value
+
+    def context(self, seen: str | None) -> dict[str, Any]:
+        """Return the content of a pause, which is sufficient to continue in another process and has no secrets.
+
+        Args:
+            seen: The fingerprint of the call that the person is shown.
+        """
+        inputs, messages = self._clean(_masked(self.inputs)), self._messages()
+        pending: dict[str, Any] | None = None
+        if self.waiting:
+            first = self.waiting[0]
+            calls = next(message["tool_calls"] for message in reversed(messages) if message["role"] == "assistant")
+            call = next((one for one in calls if one["id"] == first.id), None)
+            pending = {"name": first.tool, "args": {} if call is None else call["arguments"], "id": first.id}
+        return {
+            "run_id": self.run_id,
+            "iteration": self.turns - 1,
+            "input_args": inputs,
+            "trajectory": self.trajectory,
+            "pending_tool_call": pending,
+            "messages": messages,
+            "waiting": [asdict(one) for one in self.waiting],
+            "occasions": dict(self.occasions),
+            "seen": seen,
+            **({"original_question": inputs["question"]} if "question" in inputs else {}),
+        }
+
+    @property
+    def trajectory(self) -> dict[str, Any]:
+        """The thoughts, calls and observations: `thought_0`, `tool_calls_0`, `observation_0`, and so on."""
+        found: dict[str, Any] = {}
+        turn = -1
+        for message in self._messages():
+            if message["role"] == "assistant":
+                turn += 1
+                found[f"thought_{turn}"] = message["content"]
+                found[f"tool_calls_{turn}"] = [
+                    {"id": call["id"], "name": call["name"], "args": call["arguments"]}
+                    for call in message["tool_calls"]
+                ]
+            elif message["role"] == "tool":
+                before = found.get(f"observation_{turn}")
+                text = message["content"]
+                found[f"observation_{turn}"] = text if before is None else f"{before}\n{text}"
+        return found
+
+    def _messages(self) -> list[Message]:
+        turn, found = 0, list[Message]()
+        for message in self.messages:
+            if message["role"] != "assistant":
+                found.append(self._clean(message))
+                continue
+            turn += 1
+            shown = [
+                {**call, "arguments": self._shown.get((turn, call["id"]), _masked(call["arguments"]))}
+                for call in message["tool_calls"]
+            ]
+            clean = self._clean({**message, "tool_calls": shown})
+            if clean != message:  # the provider's own form must be returned unchanged, so it cannot be masked
+                clean.pop("provider", None)
+            found.append(clean)
+        return found
+
+    @classmethod
+    def from_context(cls, context: Mapping[str, Any]) -> ReActState:
+        """Restore the state from a `context`.
+
+        Raises:
+            ConfigError: It is not a valid context.
+        """
+        try:
+            waiting = [
+                Waiting(*(str(one[name]) for name in ("id", "tool", "request")), is_asked=bool(one["is_asked"]))
+                for one in context["waiting"]
+            ]
+            occasions = {str(name): int(count) for name, count in context["occasions"].items()}
+            messages = cast("list[Message]", json.loads(json.dumps(context["messages"])))
+            state = cls(str(context["run_id"]), dict(context["input_args"]), messages, waiting, occasions)
+            is_whole = bool(waiting) and state.turns > 0
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise errors.ConfigError(f"this pause has no state of ReAct ({type(error).__name__}: {error})") from None
+        if not is_whole:
+            raise errors.ConfigError("this pause has a state of ReAct in which no call waits")
+        return state
+
+
+def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        tree = canonical.load(canonical.encode(dict(arguments)).text)
+    except errors.ArgumentError:
+        return dict.fromkeys(arguments, redaction.MASK)
+    return cast("dict[str, Any]", canonical.display(cast("Any", redaction.Redaction().mask(tree))))
+
+
+def _secrets_in(
+    arguments: Mapping[str, Any], tool: Tool | None = None, shown: Mapping[str, Any] | None = None
+) -> frozenset[str]:
+    try:
+        text = canonical.encode(dict(arguments)).text
+    except errors.ArgumentError:
+        return frozenset()
+    if tool is None:
+        return redaction.Redaction().secrets(canonical.load(text))
+    return secrets_of(tool.gate, text, json.dumps(shown, ensure_ascii=False, default=str))
 
 
 class ReAct(Module):
@@ -75,7 +268,7 @@ class ReAct(Module):
         ConfigError: One of them cannot be used.
     """
 
-    @trimmed
+    @signals.trimmed
     def __init__(
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
@@ -119,7 +312,10 @@ class ReAct(Module):
             raise TypeError(f"the inputs do not fit: {error}") from None
         shown = self.signature.inputs.plain(given)
         run_id = f"react{new_run_id().removeprefix('run')}"
-        messages = [{"role": "system", "content": self._brief()}, {"role": "user", "content": _task(shown)}]
+        task = "\n".join(f"{name}: {text_of(value)}" for name, value in shown.items())
+        if len(shown) == 1 and isinstance(only := next(iter(shown.values())), str):
+            task = only
+        messages = [{"role": "system", "content": self._brief()}, {"role": "user", "content": task}]
         return await self._go_on(ReActState(run_id, shown, messages))
 
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
@@ -135,7 +331,7 @@ class ReAct(Module):
             DecisionRefusedError: The decision was refused; the request is unchanged, and `saved` is still valid.
             ConfigError: `saved` is not a pause of this agent.
         """
-        signal, response = read_resume_state(saved, user_response)
+        signal, response = module.read_resume_state(saved, user_response)
         if not isinstance(signal, ConfirmationRequired):
             raise errors.ConfigError(
                 f"cannot resume from {type(signal).__name__}: pass a ConfirmationRequired or its to_dict()"
@@ -144,67 +340,60 @@ class ReAct(Module):
         store, request = await self._request(state, state.waiting[0])
         state.acts_for = request.acts_for
         if request.state is State.PENDING and response is not None:
-            check_shown(signal, request)
-            seen = signal.context.get("seen")
-            await verb(store, partial(record, seen=seen), store, request, response)
+            module.check_shown(signal, request)
+            await verb(store, partial(module.record, seen=signal.context.get("seen")), store, request, response)
         return await self._go_on(state)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
     async def _go_on(self, state: ReActState) -> Prediction:
         offered = [tool.offer for tool in self.tools.values()]
+        answer: dict[str, Any] | None = None
         await self._settle(state)
-        while state.turns < self.max_iters:
+        while answer is None and state.turns < self.max_iters:
             answer = await self._turn(state, [*offered, self._finish])
             await self._settle(state)
-            if answer is not None:
-                return _prediction(state, answer)
-        state.messages.append(_user("No turn is left. Call `finish` now, with what you know."))
-        answer = await self._turn(state, [self._finish])
+        if answer is None:
+            text = "No turn is left. Call `finish` now, with what you know."
+            state.messages.append({"role": "user", "content": text})
+            answer = await self._turn(state, [self._finish])
         if answer is None:
             raise NoAnswerError(state.turns, state.trajectory)
-        return _prediction(state, answer)
+        return Prediction({"trajectory": state.trajectory, **answer})
 
     async def _turn(self, state: ReActState, offered: list[dict[str, Any]]) -> dict[str, Any] | None:
         """Ask the model once and make its calls; return its answer, if it gave one."""
-        path = type(self).__name__
         reply = await reply_to(
             self.model, type(self.model).__name__, state.messages, offered,
-            lambda text: emit_delta(DeltaEvent(run_id=state.run_id, path=path, text=text)),
+            lambda text: module.emit_delta(DeltaEvent(run_id=state.run_id, path=type(self).__name__, text=text)),
         )  # fmt: skip
         calls = state.add_reply(reply)
         names = {one["name"] for one in offered}
         for call in calls:
             if call.name != FINISH:
                 await self._attempt(state, call, names)
-        answers = [self._answer(state, call) for call in calls if call.name == FINISH]
+        first: dict[str, Any] | None = None
+        for call in calls:
+            if call.name != FINISH:
+                continue
+            answer, problem = None, call.problem
+            if state.waiting:
+                problem = "not accepted: calls of the same turn had no result yet."
+                problem += " Call `finish` when you have seen the results"
+            elif problem is None:
+                try:
+                    answer = self.signature.outputs.validate(call.arguments)
+                except SchemaError as error:
+                    problem = f"the answer does not fit: {error}"
+            state.add_result(call.id, FINISH, "done" if problem is None else problem, is_error=problem is not None)
+            first = answer if first is None else first
         if calls:
-            return next((answer for answer in answers if answer is not None), None)
-        return self._plain_answer(state, reply.text)
-
-    def _answer(self, state: ReActState, call: ModelCall) -> dict[str, Any] | None:
-        """Return the typed answer of a `finish` call; problems with it go back to the model."""
-        if state.waiting:
-            why = "not accepted: calls of the same turn had no result yet. Call `finish` when you have seen the results"
-            state.add_result(call.id, FINISH, why, is_error=True)
-            return None
-        try:
-            answer = self.signature.outputs.validate(call.arguments) if call.problem is None else None
-        except SchemaError as error:
-            state.add_result(call.id, FINISH, f"the answer does not fit: {error}", is_error=True)
-            return None
-        state.add_result(call.id, FINISH, "done" if call.problem is None else call.problem, is_error=answer is None)
-        return answer
-
-    def _plain_answer(self, state: ReActState, text: str) -> dict[str, Any] | None:
-        """Accept a plain text as the answer if the only output is a text; otherwise ask for `finish`."""
+            return first
         only = self.signature.outputs.single_text
-        if only is not None and text.strip():
-            try:
-                return self.signature.outputs.validate({only: text})
-            except SchemaError:
-                pass  # e.g. the text is too long, which `finish` will report
-        state.messages.append(_user("Call a tool, or call `finish` with the answer."))
+        if only is not None and reply.text.strip():  # a plain text is the answer if the only output is a text
+            with suppress(SchemaError):  # e.g. the text is too long, which `finish` will report
+                return self.signature.outputs.validate({only: reply.text})
+        state.messages.append({"role": "user", "content": "Call a tool, or call `finish` with the answer."})
         return None
 
     # -- calls -------------------------------------------------------------------------------------------------
@@ -213,11 +402,10 @@ class ReAct(Module):
         tool, problem = self.tools.get(call.name) if call.name in offered else None, call.problem
         if tool is None:
             problem = f"there is no tool {call.name!r}; there are {', '.join(sorted(offered))}"
-        elif problem is None:
-            state.learn_call(tool, call)
-        if problem is not None or tool is None:
+        if tool is None or problem is not None:
             state.add_result(call.id, call.name, f"not run: {problem}", is_error=True)
             return
+        state.learn_call(tool, call)
         got = await self._call(state, tool, call.arguments)
         if isinstance(got, _Observation):
             state.add_result(call.id, call.name, got.text, is_error=got.is_error)
@@ -255,24 +443,21 @@ class ReAct(Module):
     async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> _Observation:
         is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
         if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
-            for waiting in state.waiting:  # the run will not be resumed
-                if waiting.request != no.confirmation_id:
-                    await self._take_back(waiting)
+            for waiting in state.waiting:  # the run will not be resumed, so nothing waits for them
+                if waiting.request == no.confirmation_id:
+                    continue
+                try:
+                    where, _ = await self._request(state, waiting)
+                    withdraw = partial(where.withdraw, is_brief=True)  # an unavailable store delays a no only briefly
+                    await verb(where, withdraw, waiting.request, scope.requester(), "the run has ended")
+                except errors.SaysoError as error:
+                    _log.warning("%s could not be withdrawn after a rejection: %s", waiting.request, error)
             raise no
         if no.confirmation_id is not None:
             # The refusal has been handled; if the model makes the same call again, a person is asked again.
             where = config.store_with(no.confirmation_id) or store
             await verb(where, where.withdraw, no.confirmation_id, scope.requester())
         return _Observation(no.message_for_model, is_error=True)
-
-    async def _take_back(self, waiting: Waiting) -> None:
-        """Withdraw another request of the run. An unavailable store delays the refusal only briefly."""
-        try:
-            store = await self._store(waiting)
-            withdraw = partial(store.withdraw, is_brief=True)
-            await verb(store, withdraw, waiting.request, scope.requester(), "the run has ended")
-        except errors.SaysoError as error:
-            _log.warning("%s could not be withdrawn after a rejection: %s", waiting.request, error)
 
     # -- waiting calls -----------------------------------------------------------------------------------------
 
@@ -282,34 +467,26 @@ class ReAct(Module):
             first = state.waiting[0]
             store, request = await self._request(state, first)
             state.learn_request(first.id, request)
-            got = await self._look(state, first, store, request)
-            if not isinstance(got, _Observation):
+            match request.state:
+                case State.PENDING if first.is_asked:
+                    got = ConfirmationRequired.of(request)
+                case State.DONE | State.FAILED if first.is_asked:
+                    got = _recorded(request)
+                case State.REJECTED | State.FEEDBACK | State.CANCELLED if first.is_asked:
+                    got = await self._refused(state, store, signals.refused(request))
+                case _:
+                    got = await self._again(state, first, store, request)
+            if first.is_asked and isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
+                # It was asked again because it had expired, or because another process resumed from here first.
+                after = await verb(store, store.settle, request.id)
+                if after.state in {State.DONE, State.FAILED}:
+                    await verb(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
+                    got = _recorded(after)
+            if isinstance(got, ConfirmationRequired):
                 first.request, first.is_asked = got.confirmation_id, True
                 raise await self._pause(state, first, got)
             state.waiting.pop(0)
             state.add_result(first.id, first.tool, got.text, is_error=got.is_error)
-
-    async def _look(
-        self, state: ReActState, waiting: Waiting, store: Store, request: Request
-    ) -> _Observation | ConfirmationRequired:
-        if not waiting.is_asked:
-            return await self._again(state, waiting, store, request)
-        match request.state:
-            case State.PENDING:
-                return ConfirmationRequired.of(request)
-            case State.DONE | State.FAILED:
-                return _recorded(request)
-            case State.REJECTED | State.FEEDBACK | State.CANCELLED:
-                return await self._refused(state, store, signals.refused(request))
-            case _:
-                got = await self._again(state, waiting, store, request)
-        if isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
-            # It was asked again because it had expired, or because another process resumed from here first.
-            after = await verb(store, store.settle, request.id)
-            if after.state in {State.DONE, State.FAILED}:
-                await verb(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
-                return _recorded(after)
-        return got
 
     async def _again(
         self, state: ReActState, waiting: Waiting, store: Store, request: Request
@@ -326,14 +503,12 @@ class ReAct(Module):
         if isinstance(got, _Observation):
             after = await verb(store, store.get, request.id)
             state.learn_request(waiting.id, after)
-            is_failed = after.state is State.FAILED
-            got = _recorded(after) if is_failed else _below(after.message_for_model(), *got)
+            got = _recorded(after) if after.state is State.FAILED else got.below(after.message_for_model())
         return got
 
     async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
         """Return the signal with the state to continue from, and with the call as it would now run."""
-        store = await self._store(waiting)
-        request = await verb(store, store.get, waiting.request)
+        _, request = await self._request(state, waiting)
         state.learn_request(waiting.id, request)
         signal.question = state.scrubbed(signal.question)
         if isinstance(request.subject, Call):
@@ -346,8 +521,20 @@ class ReAct(Module):
         return signal
 
     async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
-        store = await self._store(waiting)
-        request = await verb(store, store.settle, waiting.request)
+        """Return a call's request and its store: the tool's, or that of a function that the tool's handler called."""
+        tool = self.tools.get(waiting.tool)
+        if tool is None:
+            raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause no longer exists; nothing was run")
+        own = config.default_store() if waiting.tool == ASK else tool.store
+
+        def find() -> tuple[Store, Request]:
+            try:
+                return own, own.settle(waiting.request)
+            except errors.RequestNotFoundError:
+                other = config.store_with(waiting.request) or own
+                return other, other.settle(waiting.request)
+
+        store, request = await verb(own, find)
         if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
         return store, request
@@ -359,36 +546,18 @@ class ReAct(Module):
             return waiting.tool == ASK
         return subject.tool in {tool.gate.tool, canonical.function_name(tool.handler)}
 
-    async def _store(self, waiting: Waiting) -> Store:
-        """Return the store with the request: the tool's, or that of a function that its handler called."""
-        tool = self.tools.get(waiting.tool)
-        if tool is None:
-            raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause no longer exists; nothing was run")
-        own = config.default_store() if waiting.tool == ASK else tool.store
-        return await verb(own, _having, own, waiting.request)
-
     # -- words -------------------------------------------------------------------------------------------------
 
     def _brief(self) -> str:
-        words = [one.words for one in (self.signature.inputs, self.signature.outputs) if one.words]
-        takes, gives = self.signature.inputs.names, self.signature.outputs.names
-        ask = f"Ask with `{ASK}` only what you cannot find out." if ASK in self.tools else ""
+        takes, gives = self.signature.inputs, self.signature.outputs
         return "\n".join([
-            *words,
-            f"You are given {', '.join(takes)}; work out {', '.join(gives)}.",
+            *(side.words for side in (takes, gives) if side.words),
+            f"You are given {', '.join(takes.names)}; work out {', '.join(gives.names)}.",
             "Call tools as you need them and read their results before you decide what comes next.",
             "Some calls wait for a person, who may change or reject them, or send them back with feedback; follow it.",
-            *([ask] if ask else []),
+            *([f"Ask with `{ASK}` only what you cannot find out."] if ASK in self.tools else []),
             f"When you know enough, call `{FINISH}`.",
         ])  # fmt: skip
-
-
-def _having(own: Store, request_id: str) -> Store:
-    try:
-        own.get(request_id)
-    except errors.RequestNotFoundError:
-        return config.store_with(request_id) or own
-    return own
 
 
 class _Observation(NamedTuple):
@@ -396,6 +565,10 @@ class _Observation(NamedTuple):
 
     text: str
     is_error: bool = False
+
+    def below(self, words: str) -> _Observation:
+        """Return it below a person's comments and changes."""
+        return self._replace(text=f"{words}\n{self.text}") if words else self
 
 
 def _recorded(request: Request) -> _Observation:
@@ -406,13 +579,8 @@ def _recorded(request: Request) -> _Observation:
     if done is not None and done.resolved_by is not None:
         return _Observation(words)
     if done is None or done.result is None:
-        return _below(words, "it was run; its result was not kept")
-    return _below(words, text_of(result_shown(request)))
-
-
-def _below(words: str, text: str, is_error: bool = False) -> _Observation:  # noqa: FBT001, FBT002  an observation's parts
-    """Return a call's result below a person's comments and changes."""
-    return _Observation(f"{words}\n{text}" if words else text, is_error)
+        return _Observation("it was run; its result was not kept").below(words)
+    return _Observation(text_of(result_shown(request))).below(words)
 
 
 def _tool_of(given: Any) -> Tool:
@@ -430,17 +598,3 @@ def _tool_of(given: Any) -> Tool:
 async def _ask_to_user(question: str) -> str:
     """Ask the user a question and wait for the answer."""
     return await aask(question, wait="raise")
-
-
-def _prediction(state: ReActState, answer: dict[str, Any]) -> Prediction:
-    return Prediction({"trajectory": state.trajectory, **answer})
-
-
-def _user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def _task(inputs: dict[str, Any]) -> str:
-    if len(inputs) == 1 and isinstance(only := next(iter(inputs.values())), str):
-        return only
-    return "\n".join(f"{name}: {text_of(value)}" for name, value in inputs.items())
