@@ -27,33 +27,10 @@ from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
+from sayso.runs import events, state
 from sayso.runs.decisions import answers, cancelled, record_held_call, record_question
-from sayso.runs.events import (
-    ApprovalEvent,
-    Denied,
-    Failed,
-    Halt,
-    NestedCallHeld,
-    QuestionAsked,
-    RunStatus,
-    approval_note,
-    end_of,
-    ended_output,
-    resolution_of,
-)
-from sayso.runs.state import (
-    Body,
-    Checkpoint,
-    Deferred,
-    LostValue,
-    StepContext,
-    current_context,
-    decoded_value,
-    live_value,
-    made_defaults,
-    resolution_place,
-    result_shown,
-)
+from sayso.runs.events import Denied, Failed, Halt, NestedCallHeld, QuestionAsked, RunStatus
+from sayso.runs.state import Body, Checkpoint, Deferred, LostValue, StepContext, current_context, resolution_place
 from sayso.stores.base import ProgramStore
 
 _SUCCESS = RunStatus(code="success")
@@ -96,9 +73,9 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
             step.emit_end(halt.status, halt.output, halt.error)
             raise
         except (Denied, Failed) as fault:
-            status, error = end_of(fault)
+            status, error = events.end_of(fault)
             if isinstance(fault, Denied) and fault.partial is None:  # by a rule, or by a gate inside the handler
-                fault.partial = ended_output("approval_denied", None, fault.message)
+                fault.partial = events.ended_output("approval_denied", None, fault.message)
             await _save_end(step, status, error, value=fault.partial)
             step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
             raise
@@ -122,13 +99,9 @@ def _repeated(step: StepContext, known: Body) -> Any:
     step.metadata = known.get("metadata") or {}
     status: Body = known["status"]
     error: Body = known.get("error") or {}
-    stored, value = known.get("value"), None
-    if isinstance(stored, Deferred):
-        value = stored.value  # it ended in this attempt
-    elif stored and "form" in stored:
-        value = decoded_value(stored["form"], step.runnable.function)
-    elif stored:
-        lost = LostValue(stored["plain"], str(errors.ValueNotKeptError(step.path, stored["lost"])))
+    value = state.restored(known.get("value"), step.runnable.function)
+    if isinstance(value, LostValue):
+        lost = LostValue(value.plain, str(errors.ValueNotKeptError(step.path, value.reason)))
         value = lost if step.parent is not None and step.parent.runnable.needs_values else lost.plain
     match status["code"], status.get("reason"):
         case "success", _:
@@ -199,7 +172,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
         raise (await record_held_call(step, held)) from None
     except errors.AlreadyStartedError as error:
         reason = "approval_already_claimed"
-        raise Halt("cancelled", reason, str(error), output=ended_output(reason, error.request_id)) from error
+        raise Halt("cancelled", reason, str(error), output=events.ended_output(reason, error.request_id)) from error
     except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
         raise Failed(type(error).__name__, str(error), error) from error
     except errors.SaysoError as error:
@@ -218,7 +191,7 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     if made is not None:
         return made.value if isinstance(made, Deferred) else runnable.shape.decode(made)
     values = await adrive(runnable.defaults(given))
-    step.history.put(place, {"made": made_defaults(values)})
+    step.history.put(place, {"made": state.made_defaults(values)})
     return values
 
 
@@ -230,9 +203,15 @@ def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
     match request.state:
         case State.DONE if request.execution is None or request.execution.kept is None:
             _note_request(step, request)
-            return result_shown(request)
+            return state.result_shown(request)
         case State.FAILED:
-            raise _failed_before(request)
+            if request.execution is None or request.execution.error is None:
+                raise Failed("Error", "the call failed")
+            kind, _, words = request.execution.error.partition(": ")
+            by = request.execution.resolved_by
+            if by is not None:
+                raise Failed("NotExecuted", f"{by} found out that it did not take effect ({kind}: {words})")
+            raise Failed(kind, words)
         case _:
             return (yield from _gated(step, None, request))
 
@@ -298,7 +277,16 @@ class _StepCaller(Caller):
         return self.is_late
 
     def refused(self, request: Request) -> BaseException:
-        return _refused(self._step, _note_request(self._step, request))
+        step = self._step
+        _note_request(step, request)
+        if request.state is State.CANCELLED:
+            return cancelled(step, request)
+        signal = signals.refused(request)
+        step.count("approvals:denied")
+        denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK, signal=signal)
+        comment = None if request.decision is None else request.decision.comment
+        denied.partial = events.ended_output("approval_denied", request.id, comment)
+        return denied
 
     def denied(self, reason: str) -> BaseException:
         return Denied(reason, signal=signals.ConfirmationDenied(reason))
@@ -315,7 +303,7 @@ class _StepCaller(Caller):
         try:
             value, (status, error) = _unwrapped(step, attempt), (_SUCCESS, None)
         except (Denied, Failed) as fault:
-            value, (status, error) = fault.partial, end_of(fault)
+            value, (status, error) = fault.partial, events.end_of(fault)
         except BaseException:  # noqa: BLE001  it waits or was interrupted, so it has not ended
             return None
         step.record(status, value=value, error=error)
@@ -344,52 +332,29 @@ class _StepCaller(Caller):
             raise errors.OutcomeUnknownError(request.id) from attempt.raised
 
 
-def _failed_before(request: Request) -> Failed:
-    """Return the failure of a call that was made before."""
-    execution = request.execution
-    if execution is None or execution.error is None:
-        return Failed("Error", "the call failed")
-    kind, _, words = execution.error.partition(": ")
-    if execution.resolved_by is not None:
-        return Failed("NotExecuted", f"{execution.resolved_by} found out that it did not take effect ({kind}: {words})")
-    return Failed(kind, words)
-
-
-def _note_request(step: StepContext, request: Request, shown: Body | None = None) -> Request:
+def _note_request(step: StepContext, request: Request, shown: Body | None = None) -> None:
     """Record what was asked and decided: the masked arguments, the reviewer and the changes."""
-    approval = approval_note(request, shown)
+    approval = events.approval_note(request, shown)
     gate = step.runnable.gate
     step.begin(lambda: gate.schema.decode(request.effective.form), approval["input"])
     if request.decision is not None:
         more = step.history.known.get(resolution_place(request.id)) or {}
-        approval["resolution"] = {"metadata": {}, **resolution_of(request), **more}
+        approval["resolution"] = {"metadata": {}, **events.resolution_of(request), **more}
         approval["message_for_model"] = request.message_for_model()
     if request.edited is not None:
         was, now = request.call.arguments, approval["input"]
         approval["changed"] = [[name, was.get(name), value] for name, value in now.items() if was.get(name) != value]
     step.metadata["approval"] = approval
-    return request
 
 
 def _held(step: StepContext, request: Request) -> Halt:
     halt = step.waits_for(request)
-    event = cast("ApprovalEvent", halt.event)
+    event = cast("events.ApprovalEvent", halt.event)
     _note_request(step, request, event.input)
     step.metadata["approval"].update(event.metadata["approval"])
     if step.history.notes.get(request.id, {}).get("expired"):
         step.count("approvals:expired")
     return halt
-
-
-def _refused(step: StepContext, request: Request) -> Halt | Denied:
-    if request.state is State.CANCELLED:
-        return cancelled(step, request)
-    signal = signals.refused(request)
-    step.count("approvals:denied")
-    denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK, signal=signal)
-    comment = None if request.decision is None else request.decision.comment
-    denied.partial = ended_output("approval_denied", request.id, comment)
-    return denied
 
 
 def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
@@ -400,7 +365,7 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise settled
         case signals.ConfirmationCancelled() as ended:  # from a function that the handler called
             step.history.check_going()
-            output = ended_output("cancelled", ended.confirmation_id, ended.message)
+            output = events.ended_output("cancelled", ended.confirmation_id, ended.message)
             raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
@@ -466,16 +431,14 @@ class _NestedCall:
             if len(made) <= noted:
                 return None
             # More calls were made than recorded, by a thread that continued after its run was released.
-            value = result_shown(made[noted])
-            history.put(self._place, {"value": live_value(value, self._function)})
+            value = state.result_shown(made[noted])
+            history.put(self._place, {"value": state.live_value(value, self._function)})
             return Attempt(value, None)
         stored = list(history.from_store) if must_be_held else ()
         if self._place in stored and len(made) < sum(mine in place for place in stored):
             return None
-        stored_value = body["value"]
-        if stored_value is None or isinstance(stored_value, Deferred):
-            return Attempt(None if stored_value is None else stored_value.value, None)
-        return Attempt(decoded_value(stored_value["form"], self._function), None) if "form" in stored_value else None
+        value = state.restored(body["value"], self._function)
+        return None if isinstance(value, LostValue) else Attempt(value, None)
 
     def is_over(self, request: Request) -> bool:
         """Return whether the resolution that approved it has expired."""
@@ -486,7 +449,7 @@ class _NestedCall:
         if attempt.raised is not None:
             return None
         value = attempt.value
-        self._history.put(self._place, {"value": None if value is None else live_value(value, self._function)})
+        self._history.put(self._place, {"value": None if value is None else state.live_value(value, self._function)})
         if not self._history.is_stored:
             return None
         with self._history.checkpoint() as checkpoint:  # not reported whether it was saved, so the next includes it

@@ -63,7 +63,7 @@ class Deferred(NamedTuple):
 
 
 class LostValue(NamedTuple):
-    """A value that could not be stored: using it is an error, but its plain form can be shown."""
+    """A value that could not be stored: using it is an error for this reason, but its plain form can be shown."""
 
     plain: Any
     reason: str
@@ -87,9 +87,15 @@ def _form_of(function: Callable[..., Any], value: Any) -> Body:
     return {"plain": plain_json(value), "lost": reason}
 
 
-def decoded_value(form: str, function: Callable[..., Any]) -> Any:
-    """Restore a function's result from its stored form."""
-    return canonical.decode(form, _result_classes(function))["value"]
+def restored(stored: Any, function: Callable[..., Any]) -> Any:
+    """Return a function's result from its record: as it is, from its stored form, or as a `LostValue`."""
+    if stored is None:
+        return None
+    if isinstance(stored, Deferred):
+        return stored.value  # it ended since the lease was taken
+    if "form" in stored:
+        return canonical.decode(stored["form"], _result_classes(function))["value"]
+    return LostValue(stored["plain"], stored["lost"])
 
 
 @lru_cache(maxsize=1024)
