@@ -19,7 +19,6 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from sayso import clock
 from sayso.errors import ConfigError
 from sayso.model.request import Call, Request, State
-from sayso.model.request import Decision as RecordedDecision
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.text import is_blank, storable
 from sayso.mplp.document import (
@@ -305,7 +304,14 @@ def decisions_of(request: Request, names: Names | None = None) -> list[Decision]
     recorded = list(request.votes)
     if request.decision is not None and request.decision not in recorded:
         recorded.append(request.decision)
-    made = [_decision(request, one, names or {}) for one in recorded]
+    made: list[Decision] = []
+    for one in recorded:
+        own = id_of("decision", request.id, one.verb, one.by.folded, one.at.isoformat())
+        decision_id, role = (names or {}).get(own, (own, one.by.subject))
+        status = DecisionStatus.REJECTED if _is_no(request) else _STATUS_OF_VERB[one.verb]
+        comment = storable(one.comment) if one.comment and one.comment.strip() else ""
+        reason = comment or f"{status} by {one.by} ({one.channel}), without a comment"
+        made.append(_new_decision(decision_id, status, role, one.at, reason))
     if request.state is State.EXPIRED:
         ended, reason = request.expires_at, "nobody decided in time, and no answer is a no"
         if request.decision is not None and request.approval_expires_at is not None:
@@ -313,15 +319,6 @@ def decisions_of(request: Request, names: Names | None = None) -> list[Decision]
         decision_id = id_of("decision", request.id, "expired")
         made.append(_new_decision(decision_id, DecisionStatus.CANCELLED, "clock", ended, reason))
     return made
-
-
-def _decision(request: Request, decision: RecordedDecision, names: Names) -> Decision:
-    own = id_of("decision", request.id, decision.verb, decision.by.folded, decision.at.isoformat())
-    status = DecisionStatus.REJECTED if _is_no(request) else _STATUS_OF_VERB[decision.verb]
-    comment = storable(decision.comment) if decision.comment and decision.comment.strip() else ""
-    decision_id, role = names.get(own, (own, decision.by.subject))
-    reason = comment or f"{status} by {decision.by} ({decision.channel}), without a comment"
-    return _new_decision(decision_id, status, role, decision.at, reason)
 
 
 def _new_decision(decision_id: str, status: DecisionStatus, role: str, at: datetime, reason: str) -> Decision:
@@ -474,7 +471,12 @@ def decide(confirm: Confirm, decision: Decision) -> Event:
         ConfirmRefusedError: The Confirm cannot accept the decision, or the requesting role decides.
     """
     check_decision(confirm, decision)
-    if _may_be_requester(confirm, decision):
+    asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
+    try:  # a store's rule for comparing names
+        is_requester = Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
+    except ValueError:  # no person can have such a name, but a document can
+        is_requester = decided == asked
+    if is_requester:
         reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)} and cannot decide it"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
@@ -528,15 +530,6 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
         )
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     confirm.export()
-
-
-def _may_be_requester(confirm: Confirm, decision: Decision) -> bool:
-    """Return whether the deciding role could be the requesting one, by a store's rule for comparing names."""
-    asked, decided = (" ".join(role.split()) for role in (confirm.requested_by_role, decision.decided_by_role))
-    try:
-        return Identity(PROGRAM, decided).may_be(Identity(PROGRAM, asked))
-    except ValueError:  # no person can have such a name, but a document can
-        return decided == asked
 
 
 def _named(confirm: Confirm) -> str:

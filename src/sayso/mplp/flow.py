@@ -28,23 +28,7 @@ from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import confirm as documents
-from sayso.mplp.confirm import (
-    SUBMITTED,
-    Confirm,
-    check_decision,
-    check_submission,
-    check_target,
-    check_unlocked,
-    confirm_id_of,
-    confirm_of,
-    create_confirm,
-    decide,
-    decisions_of,
-    is_about,
-    round_facts,
-    run_of,
-    stage_of,
-)
+from sayso.mplp.confirm import Confirm, confirm_id_of, round_facts
 from sayso.mplp.document import (
     PLAN_TOOL,
     TARGET_TOOL,
@@ -96,7 +80,6 @@ def _publish(event: Event | StageEvent) -> Effects[None]:
             logging.getLogger("sayso").exception("a subscriber failed at %s", event.event_type)
 
 
-_AGAIN = frozenset({ConfirmStatus.PENDING, ConfirmStatus.REJECTED})
 _IN_USE = frozenset({State.APPROVED, State.RUNNING, State.UNKNOWN})
 
 
@@ -169,18 +152,24 @@ def _submit(
         tool, prompt=reason, expires=duration.option("expires", expires), quorum=quorum_of(quorum, roles), risk=risk,
         approval_expires=duration.option("approval_expires", approval_expires),
     )  # fmt: skip
-    check_submission(target, confirm)
+    documents.check_submission(target, confirm)
+    arguments: dict[str, Any]
     if isinstance(target, Plan):  # its Confirm exports the role and the reason
-        create_confirm(TargetType.PLAN, target_id, role, reason).export()
+        documents.create_confirm(TargetType.PLAN, target_id, role, reason).export()
+        dumped = [step.model_dump(mode="json", exclude_none=True) for step in target.steps]
+        steps = [{"description": step["description"], **step} for step in dumped]
+        arguments = {"title": target.title, "objective": target.objective, "steps": steps}
+    else:
+        arguments = {"target_type": target_type, "target_id": target_id, "reason": target.reason}
     parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
     where = config.open_store(store)
     if confirm is not None:
         named: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
         if named is not None:  # a Confirm that exists must be about the same target
-            check_target(named.confirm, target_type, target_id)
+            documents.check_target(named.confirm, target_type, target_id)
     known: StoredConfirm | None = yield StoreCall(find_target, where, target_type, target_id)
     confirm_id, number = _next_round(known, confirm, target_id)
-    arguments, run_id = _arguments_of(target), run_of(target_type, target_id)
+    run_id = documents.run_of(target_type, target_id)
     if known is not None and known.last.state is State.PENDING:
         form = canonical.encode(arguments)
         if call_digest(gate.tool, gate.schema.digest, form.digest_input) != known.last.call.digest:
@@ -218,7 +207,7 @@ def _next_round(known: StoredConfirm | None, confirm: Confirm | None, target_id:
     before, status = confirm_id_of(known.last), known.confirm.status
     if own not in {None, before} and (status is ConfirmStatus.PENDING or known.last.state in _IN_USE):
         raise ConfirmRefusedError(own or before, f"{target_id} is already {status} under Confirm {before}")
-    if own in {None, before} and status in _AGAIN:
+    if own in {None, before} and status in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
         return before, len(known.rounds) + (status is ConfirmStatus.REJECTED)
     if own == before or (own is None and known.last.state in _IN_USE):
         raise ConfirmRefusedError(before, f"{target_id} was {status} under Confirm {before}, which is final")
@@ -229,21 +218,11 @@ def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict
     """Return the request's context: fields of its Confirm and target that reviewers cannot edit."""
     context: dict[str, Any] = {"requested_by_role": role}
     if confirm is not None:
-        context["confirm"] = {name: value for name, value in confirm.export().items() if name in SUBMITTED}
+        context["confirm"] = {name: value for name, value in confirm.export().items() if name in documents.SUBMITTED}
     if isinstance(target, Plan):
         shown = {"plan_id", "title", "objective", "status", "steps"}
         context["plan"] = {name: value for name, value in target.export().items() if name not in shown}
     return context
-
-
-def _arguments_of(target: Plan | Confirm) -> dict[str, Any]:
-    if isinstance(target, Plan):
-        steps = [
-            {"description": step.description, **step.model_dump(mode="json", exclude_none=True)}
-            for step in target.steps
-        ]
-        return {"title": target.title, "objective": target.objective, "steps": steps}
-    return {"target_type": target.target_type, "target_id": target.target_id, "reason": target.reason}
 
 
 def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
@@ -291,7 +270,7 @@ def add_decision(
     """
     decision = Decision(status=DecisionStatus(status), decided_by_role=decided_by_role, reason=reason)
     if confirm.origin.seen is None:
-        decide(confirm, decision)
+        documents.decide(confirm, decision)
     else:
         yield from process_decision(confirm, decision)
 
@@ -315,24 +294,33 @@ def process_decision(
         StaleViewError: The target was edited, or submitted in another round, since the Confirm was read.
         DecisionRefusedError: The store refuses it, e.g. because the role asked for it, or is not one of `roles=`.
     """
-    check_unlocked(confirm)
+    documents.check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
     stored: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
     if stored is None and confirm.origin.seen is not None:  # read from a request, so it must be in the store
         raise ConfirmNotFoundError(confirm.confirm_id)
     if stored is None:
-        yield from _publish(decide(confirm, decision))
+        yield from _publish(documents.decide(confirm, decision))
         if confirm.target_type is TargetType.PLAN:
-            yield from _publish(stage_of(confirm, decision, id_of("stage", decision.decision_id)))
+            yield from _publish(documents.stage_of(confirm, decision, id_of("stage", decision.decision_id)))
         return
     view = stored.confirm
-    check_target(confirm, view.target_type, view.target_id)
-    check_decision(view, decision)
-    review = Review(where, reviewer=_reviewer(confirm, decision, by), channel="mplp")
-    request: Request = yield StoreCall(_decide, review, stored.last, decision, _seen(confirm, stored.last))
+    documents.check_target(confirm, view.target_type, view.target_id)
+    documents.check_decision(view, decision)
+    try:
+        role = decision.decided_by_role
+        reviewer = by if isinstance(by, Reviewer) else Reviewer(role if by is None else by, roles={role})
+    except ValueError as error:
+        raise ConfirmRefusedError(confirm.confirm_id, f"the reviewer's name cannot be used: {error}") from error
+    current = stored.last.current_fingerprint
+    asked, seen = confirm.origin.seen or (stored.last.id, current)
+    if asked != stored.last.id:  # another round, which this Confirm does not show
+        raise errors.StaleViewError(stored.last.id, seen=seen, current=current)
+    review = Review(where, reviewer=reviewer, channel="mplp")
+    request: Request = yield StoreCall(_decide, review, stored.last, decision, seen)
     # The request records a person and a time. The decision's id and role go to the journal of the Confirm's run.
     detail = {
-        "confirm_id": view.confirm_id, "of": decisions_of(request)[-1].decision_id,
+        "confirm_id": view.confirm_id, "of": documents.decisions_of(request)[-1].decision_id,
         "decision_id": decision.decision_id, "decided_by_role": decision.decided_by_role,
     }  # fmt: skip
     yield StoreCall(where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
@@ -343,24 +331,6 @@ def _known(store: Store, confirm_id: str) -> StoredConfirm | None:
     with suppress(ConfirmNotFoundError):
         return find_confirm(store, confirm_id)
     return None
-
-
-def _reviewer(confirm: Confirm, decision: Decision, by: Reviewer | str | None) -> Reviewer:
-    if isinstance(by, Reviewer):
-        return by
-    try:
-        return Reviewer(decision.decided_by_role if by is None else by, roles={decision.decided_by_role})
-    except ValueError as error:
-        raise ConfirmRefusedError(confirm.confirm_id, f"the reviewer's name cannot be used: {error}") from error
-
-
-def _seen(confirm: Confirm, request: Request) -> str:
-    """Return the fingerprint for a decision: the one that the Confirm was read with, or else the current one."""
-    current = request.current_fingerprint
-    asked, seen = confirm.origin.seen or (request.id, current)
-    if asked != request.id:  # another round, which this Confirm does not show
-        raise errors.StaleViewError(request.id, seen=seen, current=current)
-    return seen
 
 
 def _decide(review: Review, request: Request, decision: Decision, seen: str) -> Request:
@@ -435,11 +405,11 @@ def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
     if round_facts(stored.last) is None:
         return  # an ordinary request, whose events are in its own run's journal
     for index, request in enumerate(stored.rounds):
-        confirm = confirm_of(stored.rounds[: index + 1], stored.names)
+        confirm = documents.confirm_of(stored.rounds[: index + 1], stored.names)
         ours = {id_of("event", request.id, word) for word in ("requested", "decided", "cancelled")}
         news: list[Event | StageEvent] = [event for event in confirm.events or () if event.event_id in ours]
         if confirm.target_type is TargetType.PLAN and len(news) > 1:
-            news.append(stage_of(confirm, confirm.decisions[-1], id_of("stage", request.id, confirm.status)))
+            news.append(documents.stage_of(confirm, confirm.decisions[-1], id_of("stage", request.id, confirm.status)))
         for event in news:
             if event.event_id in stored.recorded_events:
                 continue
@@ -475,8 +445,8 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     stored: StoredConfirm = yield StoreCall(find, where, wanted)
     request = stored.last
     if isinstance(target, Confirm):
-        check_unlocked(target)
-        check_target(target, stored.confirm.target_type, stored.confirm.target_id)
+        documents.check_unlocked(target)
+        documents.check_target(target, stored.confirm.target_type, stored.confirm.target_id)
     if round_facts(request) is None:
         raise ConfirmRefusedError(
             stored.confirm.confirm_id, f"{request.id} belongs to a program, which starts it itself"
@@ -496,7 +466,7 @@ def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict
     """Call `do` with the approved target: the arguments of the started call, and the fields that cannot be edited."""
     confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
-        if not is_about(arguments, confirm.target_type, confirm.target_id):
+        if not documents.is_about(arguments, confirm.target_type, confirm.target_id):
             problem = f"what was approved is not the submitted {confirm.target_type} {confirm.target_id}"
             raise errors.AlteredRequestError(stored.last.id, problem)
         return do(confirm.model_copy(update={"reason": arguments.get("reason")}))

@@ -84,7 +84,10 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
     if is_id(wanted):
         targets = ((detail.get("target_type"), detail.get("target_id")) for _, detail in _rows(store, wanted))
         run_id = next((run_of(a, b) for a, b in targets if isinstance(a, str) and isinstance(b, str)), None)
-        request = next(_by_digits(store, wanted), None) if run_id is None else None
+        request = None
+        if run_id is None:  # it may be the id that is derived from a request's own
+            alike = map(store.get, store.match(f"rq_{wanted.replace('-', '')[:_SURE]}"))
+            request = next((_as_of_now(one) for one in alike if confirm_id_of(one) == wanted), None)
     else:
         try:
             run_id, request = None, _as_of_now(store.get(Review(store).find(wanted)))
@@ -150,13 +153,6 @@ def _is_withdrawn(request: Request) -> bool:
 def _as_of_now(request: Request) -> Request:
     change = lifecycle.expire(request, clock.now())
     return request if change is None else change.request
-
-
-def _by_digits(store: Store, confirm_id: str) -> Iterator[Request]:
-    for request_id in store.match(f"rq_{confirm_id.replace('-', '')[:_SURE]}"):
-        request = store.get(request_id)
-        if confirm_id_of(request) == confirm_id:
-            yield _as_of_now(request)
 
 
 def _rows(store: Store, confirm_id: str) -> Iterator[tuple[str, dict[str, Any]]]:

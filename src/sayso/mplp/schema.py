@@ -160,7 +160,14 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
         NotConformantError: The document is rejected.
     """
     if isinstance(given, str | bytes | bytearray):
-        document = _loaded(given, what)
+        if len(given) > LIMIT_BYTES:
+            raise NotConformantError(what, [f"/: is larger than {LIMIT_BYTES:,} bytes ({len(given):,})"])
+        try:
+            document: object = canonical.strict_loads(given if isinstance(given, str) else given.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            raise NotConformantError(what, [f"/: is not UTF-8 (byte {error.start})"]) from None
+        except ValueError as error:
+            raise NotConformantError(what, [f"/: is not JSON: {error}"]) from None
         if isinstance(document, dict):
             return cast("dict[str, Any]", document)
     else:
@@ -177,18 +184,6 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
     if problems:
         raise NotConformantError(what, problems[:_MAX_PROBLEMS])
     return values
-
-
-def _loaded(given: str | bytes | bytearray, what: str) -> object:
-    if len(given) > LIMIT_BYTES:
-        raise NotConformantError(what, [f"/: is larger than {LIMIT_BYTES:,} bytes ({len(given):,})"])
-    try:
-        return canonical.strict_loads(given if isinstance(given, str) else given.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        problem = f"is not UTF-8 (byte {error.start})"
-    except ValueError as error:
-        problem = f"is not JSON: {error}"
-    raise NotConformantError(what, [f"/: {problem}"])
 
 
 # -- the schemas ---------------------------------------------------------------------------------------------------
@@ -208,6 +203,12 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
     if kind not in KINDS:
         raise KeyError(f"unknown schema {kind!r}; known are {', '.join(KINDS)}")
     return json.loads(resources.files("sayso.mplp").joinpath("schemas", f"{kind}.schema.json").read_text("utf-8"))
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text.upper()))
+    return False
 
 
 @cache
@@ -277,12 +278,6 @@ def _problem(kind: Any, value: Any) -> str | None:
             return None
 
 
-def _is_time(text: str) -> bool:
-    with suppress(ValueError):
-        return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text.upper()))
-    return False
-
-
 # -- lenient spellings ---------------------------------------------------------------------------------------------
 
 _PREFIXED = re.compile(r"[A-Za-z]{1,20}[-_:](?P<id>[0-9A-Fa-f-]{36})")
@@ -319,7 +314,10 @@ def _normal(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Pl
         return cast("Any", value)
     text = value
     if rule.get("pattern") == ID_PATTERN:
-        text = _normal_id(value, at)
+        prefixed = _PREFIXED.fullmatch(value)
+        bare = (value if prefixed is None else prefixed["id"]).lower()
+        named = next((part for part in reversed(at) if isinstance(part, str)), None)
+        text = bare if is_id(bare) else id_of("id", value) if named in _OWN_IDS else value
     elif rule.get("format") == "date-time" and _NO_ZONE.fullmatch(value) is not None:
         text = value.replace(" ", "T").upper() + "Z"
     if text != value:
@@ -353,12 +351,3 @@ def _normal_object(
 
 def _letters(name: str) -> str:
     return name.replace("_", "").casefold()
-
-
-def _normal_id(text: str, at: Place) -> str:
-    prefixed = _PREFIXED.fullmatch(text)
-    bare = (text if prefixed is None else prefixed["id"]).lower()
-    if is_id(bare):
-        return bare
-    names = [part for part in at if isinstance(part, str)]
-    return id_of("id", text) if names and names[-1] in _OWN_IDS else text
