@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
+from sayso.effects import in_forked_child
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
@@ -43,13 +44,10 @@ pinned: tuple[Path | None, Mapping[str, str]] | None = None
 """What `only_settings` was given; None outside its block."""
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # in a forked child, the thread that held the lock does not exist
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    _lock = threading.Lock()  # the thread that held it does not exist in the child
 
 
 def configure(

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
-_THREADS = 8
 
 
 class Effect(Protocol):
@@ -93,19 +92,18 @@ class HookCall:
         return value
 
 
-class Pause:
+class Pause(NamedTuple):
     """Sleep for some seconds."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    seconds: float
 
     def __call__(self) -> None:
-        time.sleep(self._seconds)
+        time.sleep(self.seconds)
 
     async def arun(self) -> None:
         import asyncio
 
-        await asyncio.sleep(self._seconds)
+        await asyncio.sleep(self.seconds)
 
 
 class Attempt(NamedTuple):
@@ -152,25 +150,26 @@ class Suspended(BaseException):
     """Raised by a call that pauses to wait for a person. It has not ended, and may be started again once approved."""
 
 
-class UserCall:
+class UserCall(NamedTuple):
     """A call of the gated function. Its result is an `Attempt`, also if the function raises.
 
     A sync function with an async caller runs in a thread.
     """
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self._function, self._args, self._kwargs = function, args, kwargs
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
     def __call__(self) -> Attempt:
         try:
-            return Attempt(self._function(*self._args, **self._kwargs), None)
+            return Attempt(self.function(*self.args, **self.kwargs), None)
         except BaseException as error:  # noqa: BLE001  user code; recorded by the gate, then raised again unchanged
             return Attempt(None, error)
 
     async def arun(self) -> Attempt:
         try:
-            if inspect.iscoroutinefunction(self._function):
-                return Attempt(await self._function(*self._args, **self._kwargs), None)
+            if inspect.iscoroutinefunction(self.function):
+                return Attempt(await self.function(*self.args, **self.kwargs), None)
             import asyncio
 
             # The thread returns the error in an Attempt: a future rejects StopIteration and would never be done.
@@ -219,16 +218,21 @@ async def adrive(effects: Effects[T]) -> T:
         return end.value
 
 
+def in_forked_child(reset: Callable[[], T]) -> Callable[[], T]:
+    """Call a function in each forked child: it has the parent's locks and pools, but not the threads that use them."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=reset)
+    return reset
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor
 
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="sayso")
+    return ThreadPoolExecutor(8, thread_name_prefix="sayso")
 
 
-if hasattr(os, "register_at_fork"):
-    # A forked child inherits the pool without its threads, and would wait for them forever.
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+in_forked_child(_pool.cache_clear)
 
 
 async def at_once(function: Callable[[], T]) -> T:

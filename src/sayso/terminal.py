@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from sayso import clock, errors
+from sayso.effects import in_forked_child
 from sayso.gates.notices import INDENT, rows_when_left, say, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
@@ -362,13 +363,10 @@ _TYPED = 200  # characters of a list or an object in a prompt
 _turn = threading.Lock()
 
 
+@in_forked_child
 def _after_fork() -> None:
-    global _turn  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
+    global _turn  # noqa: PLW0603  the thread that held it does not exist in the child
     _turn = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def turn() -> threading.Lock:

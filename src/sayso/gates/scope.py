@@ -22,17 +22,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
-from sayso.effects import Attempt, left_to_run
+from sayso.effects import Attempt, in_forked_child, left_to_run
 from sayso.errors import ConfigError
 from sayso.gates import threads
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import runs_later
-from sayso.model.request import Execution, Request, State
+from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
-_LONGEST_NAME = 200
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 
@@ -75,10 +74,17 @@ class Occasion(NamedTuple):
         """Return why an open or approved request has less than is required; None if it has enough."""
         if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):
             return f"it requires {request.quorum}, and the gate now requires {self.quorum}"
-        if self.quorum.roles and self._is_too_open(request):
-            return f"its escalation lets {request.escalation} decide, and the gate's does not"
-        if request.execution is not None and (lacks := self._no_start_left(request, request.execution)) is not None:
-            return lacks
+        theirs, last = request.escalation, request.execution
+        if self.quorum.roles and theirs is not None and theirs != self.escalation:
+            # Somebody may decide, or has decided, only because of an escalation that is not the gate's.
+            is_open_to_them = request.state is State.PENDING or request.escalated_at is not None
+            if is_open_to_them and not theirs.is_within(self.escalation):
+                return f"its escalation lets {theirs} decide, and the gate's does not"
+        if last is not None and not (request.idempotent and self.idempotent):
+            before, allowed = last.attempt - (request.state is State.RUNNING), min(request.retries, self.retries)
+            if before > allowed:
+                times = f"{before} time{'s' if before > 1 else ''}"
+                return f"it was started {times}, and the gate now allows {allowed + 1}"
         if not self.acts_for:
             return None
         if request.state is State.PENDING:
@@ -89,23 +95,6 @@ class Occasion(NamedTuple):
             deciders.append(request.decision.by)
         own = [by for by in deciders if any(by.may_be(person) for person in self.acts_for)]
         return f"it was decided by {own[0]}, for whom the program acts" if own else None
-
-    def _is_too_open(self, request: Request) -> bool:
-        """Return whether somebody decided or may decide only because of an escalation that is not the gate's."""
-        theirs = request.escalation
-        if theirs is None or (request.state is not State.PENDING and request.escalated_at is None):
-            return False
-        return theirs != self.escalation and not theirs.is_within(self.escalation)
-
-    def _no_start_left(self, request: Request, last: Execution) -> str | None:
-        """Return why an approval allows no further start; the stricter of the record and the gate applies."""
-        if request.idempotent and self.idempotent:
-            return None
-        before = last.attempt - (request.state is State.RUNNING)
-        allowed = min(request.retries, self.retries)
-        if before <= allowed:
-            return None
-        return f"it was started {before} time{'s' if before > 1 else ''}, and the gate now allows {allowed + 1}"
 
     def joined(self, request: Request) -> Occasion:
         """Return what to require in place of `request`: what it required, and what is required now."""
@@ -311,13 +300,11 @@ _acting: dict[object, tuple[Identity, ...]] = {}
 _ending = threading.Lock()
 
 
+@in_forked_child
 def _after_fork() -> None:
-    global _ending  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
+    global _ending  # noqa: PLW0603  the thread that held it does not exist in the child
     _ending = threading.Lock()
 
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 
@@ -335,14 +322,16 @@ def current_task() -> Any:
 def current() -> Scope:
     """Return the scope of this call; creates one if the thread or task has none yet."""
     scope = _scope.get()
-    if scope is not None and scope.owner is None:
+    owner = None if scope is None else scope.owner
+    if scope is not None and owner is None:
         return scope  # a named run applies to everything inside it
     task = current_task()
-    if scope is not None and scope.owner is not None and _covers(scope.owner, task):
-        return scope
-    parent = scope if task is not None and scope is not None and not _is_strange(scope) else None
+    if owner is not None and _covers(owner, task):
+        return cast("Scope", scope)
+    # A scope of another process, or of an earlier job of a pool's thread, is no parent.
+    is_parent = task is not None and owner is not None and owner.process == os.getpid() and not owner.is_over
     job = None if task is not None else threads.job()
-    fresh = Scope(new_run_id(), parent=parent, owner=_Owner(task, job))
+    fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
     if job is None or not job.is_over:
         _scope.set(fresh)
     return fresh
@@ -356,14 +345,6 @@ def acts_for() -> tuple[Identity, ...]:
     return _merged(_acting.values()) if _acting else ()
 
 
-def covering() -> Scope | None:
-    """Return the scope of this call if it already has one."""
-    scope = _scope.get()
-    if scope is None or scope.owner is None:
-        return scope  # a named run applies to everything inside it
-    return scope if _covers(scope.owner, current_task()) else None
-
-
 def _covers(owner: _Owner, task: Any) -> bool:
     if owner.process != os.getpid() or owner.is_over:
         return False  # a forked child, or the pool's next caller, has the context but is somebody else
@@ -373,12 +354,6 @@ def _covers(owner: _Owner, task: Any) -> bool:
         return True
     # Another thread without a task was given this context on purpose, unless threads inherit contexts automatically.
     return not getattr(sys.flags, "thread_inherit_context", False)
-
-
-def _is_strange(scope: Scope) -> bool:
-    """Return whether a scope is from another process, or from an earlier job of a pool's thread."""
-    owner = scope.owner
-    return owner is not None and (owner.process != os.getpid() or owner.is_over)
 
 
 class run(ContextDecorator):  # noqa: N801  it is used as a function
@@ -410,7 +385,10 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
     def __init__(self, name: str | None = None, *, on_behalf_of: Reviewer | Identity | str | None = None) -> None:
         self._name = None if name is None else checked_name(name)
-        self._person = _identity(on_behalf_of)
+        person = Reviewer(on_behalf_of) if isinstance(on_behalf_of, str) else on_behalf_of
+        if person is not None and not isinstance(person, Identity | Reviewer):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+            raise TypeError(f"on_behalf_of= takes a name or a sayso.Reviewer, not {person!r}; no run was begun")
+        self._person = person.identity if isinstance(person, Reviewer) else person
         self._open: list[tuple[Scope, Token[Scope | None]]] = []
 
     def __enter__(self) -> str:
@@ -462,7 +440,8 @@ def enter(run_id: str, person: Identity | None = None) -> tuple[Scope, Token[Sco
     acts_for = () if before is None else before.acts_for
     if person is not None:
         acts_for = _merged([(person, *acts_for)])
-    scope = Scope(run_id, acts_for=acts_for, outer=covering())
+    is_here = before is None or before.owner is None or _covers(before.owner, current_task())
+    scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None)
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     return scope, _scope.set(scope)
@@ -498,17 +477,9 @@ def checked_name(name: str) -> str:
     """
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"a run's name is a string, not {name!r}")
-    if not name or name != name.strip() or len(name) > _LONGEST_NAME:
-        raise ValueError(f"a run's name has 1 to {_LONGEST_NAME} characters and no white space around it, not {name!r}")
+    if not name or name != name.strip() or len(name) > 200:
+        raise ValueError(f"a run's name has 1 to 200 characters and no white space around it, not {name!r}")
     is_plain = name.isascii() and name.isprintable()  # usually true, and then no character needs to be looked up
     if not is_plain and any(unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for c in name):
         raise ValueError(f"a run's name must not contain invisible characters, as {name!r} does")
     return name
-
-
-def _identity(person: Reviewer | Identity | str | None) -> Identity | None:
-    if person is None or isinstance(person, Identity):
-        return person
-    if not isinstance(person, str | Reviewer):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise TypeError(f"on_behalf_of= takes a name or a sayso.Reviewer, not {person!r}; no run was begun")
-    return (Reviewer(person) if isinstance(person, str) else person).identity

@@ -9,7 +9,6 @@ time.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import time
@@ -22,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sayso import clock, errors, gates, telemetry
-from sayso.effects import Attempt, Effects, StoreCall, offload
+from sayso.effects import Attempt, Effects, StoreCall, in_forked_child, offload
 from sayso.errors import StoreUnavailableError
 from sayso.gates import notices, scope, signals, threads
 from sayso.gates.signals import Block, Caller, withdraw
@@ -45,14 +44,11 @@ _waits: Counter[str] = Counter()
 _counting = threading.Lock()
 
 
+@in_forked_child
 def _after_fork() -> None:
-    global _counting  # noqa: PLW0603  in a forked child, the thread that held the lock does not exist
+    global _counting  # noqa: PLW0603  the thread that held it does not exist in the child
     _counting = threading.Lock()
     _waits.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Waiter(Caller):
@@ -118,14 +114,12 @@ class Waiter(Caller):
                 if owner is not scope.current_task() and (owner is None or owner.done()):
                     self.end(_TASK_ENDED)
             run = run.outer
-        if threading.current_thread() is not threading.main_thread() and scope.current_task() is None:
-            self._look_at_job()
-
-    def _look_at_job(self) -> None:
-        """End the wait if the task that waited for this pool thread was cancelled."""
+        if threading.current_thread() is threading.main_thread() or scope.current_task() is not None:
+            return
         self._job = self._job or threads.job()
         if self._job is None:
             return
+        # The task that waits for this pool thread may have been cancelled.
         if self._is_listening and not self._hears_of_job:
             undo = self._job.when_given_up(partial(self.end, _TASK_ENDED))
             if undo is not None:
@@ -332,15 +326,6 @@ class Waiter(Caller):
 
 _reported: list[weakref.ref[object]] = []  # the runner whose end by Ctrl-C was last reported
 
-
-def _say_once_what_waits(store: Store, request: Request, *, is_withdrawn: bool) -> None:
-    """Print what waits when Ctrl-C cancels the tasks of a loop; only the first of these tasks prints it."""
-    runner = threads.interrupted_runner()
-    if runner is not None and not (_reported and _reported[0]() is runner):
-        _reported[:] = [weakref.ref(runner)]
-        notices.say_how_many_wait(store, request, len(_waits), is_withdrawn=is_withdrawn)
-
-
 # Everything that ends a wait wakes it; the polling is for stores to which other machines write without a signal.
 _LOOK_AGAIN = 5.0
 _LAST_WORDS = 1.0  # seconds for a dialog to end: it polls ten times a second, unless reading a line blocks
@@ -411,7 +396,12 @@ class _Decided:
                     return gates.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
                     )
-                return self._wait(wake)
+                while True:
+                    wake.clear()
+                    request = self._look()
+                    if self._is_over(request):
+                        return request
+                    self._waiter.sleep(wake, self._seconds(request))
         except KeyboardInterrupt:
             notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
@@ -437,14 +427,6 @@ class _Decided:
     def _is_over(self, request: Request) -> bool:
         return request.state is not State.PENDING or self._is_left() or self._seconds(request) <= 0
 
-    def _wait(self, wake: threading.Event) -> Request:
-        while True:
-            wake.clear()
-            request = self._look()
-            if self._is_over(request):
-                return request
-            self._waiter.sleep(wake, self._seconds(request))
-
     async def arun(self) -> Request:
         import asyncio
 
@@ -464,7 +446,11 @@ class _Decided:
             notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
         except asyncio.CancelledError:
-            _say_once_what_waits(self._store, self._request, is_withdrawn=self._block.withdraws)
+            runner = threads.interrupted_runner()
+            if runner is not None and not (_reported and _reported[0]() is runner):  # its first task says it for all
+                _reported[:] = [weakref.ref(runner)]
+                is_withdrawn = self._block.withdraws
+                notices.say_how_many_wait(self._store, self._request, len(_waits), is_withdrawn=is_withdrawn)
             raise
         finally:
             unwatch()
