@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 from sayso import errors, telemetry
@@ -37,29 +36,6 @@ from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 from sayso.view import line
 from sayso.view.summary import short
-
-__all__ = [
-    "Block",
-    "Caller",
-    "ConfirmationCancelled",
-    "ConfirmationDenied",
-    "ConfirmationExpired",
-    "ConfirmationFeedback",
-    "ConfirmationRejected",
-    "ConfirmationRequired",
-    "ToolCall",
-    "as_told_to_model",
-    "not_awaited",
-    "not_found_again",
-    "open_request",
-    "refused",
-    "say",
-    "started_before",
-    "tool_call_of",
-    "trim",
-    "trimmed",
-    "withdraw",
-]
 
 
 class ToolCall(dict[str, Any]):
@@ -154,7 +130,12 @@ class ConfirmationRequired(Exception):
                 return _how_to_go_on(request)
             if request is None or name not in {"question", "tool_call"}:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self.question = _question_of(request)
+            subject = request.subject
+            if isinstance(subject, Call):
+                asked = request.prompt or request.summary
+                self.question = asked or f"Confirm execution of {line(subject.name, subject.drawn)}?"
+            else:
+                self.question = subject.text
             self.tool_call = tool_call_of(request)
             self.args = (self.question,)
             return self.__dict__[name]
@@ -263,13 +244,6 @@ def _how_to_go_on(request: Request) -> list[str]:
     return [f"nothing was run; {name} is pending. Run `sayso {verb} {name}`, then make the same call in the same run"]
 
 
-def _question_of(request: Request) -> str:
-    subject = request.subject
-    if isinstance(subject, Call):
-        return request.prompt or request.summary or f"Confirm execution of {line(subject.name, subject.drawn)}?"
-    return subject.text
-
-
 _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
     "rejected": (ConfirmationRejected, "was rejected"),
     "feedback": (ConfirmationFeedback, "was sent back"),
@@ -317,23 +291,20 @@ _INSIDE = {"sayso", "asyncio", "concurrent", "functools", "inspect", "selectors"
 _KEEPS_FRAMES = os.environ.get("SAYSO_TRACEBACK") == "1"
 
 
-def trim(error: BaseException) -> None:
+def trim(error: BaseException) -> bool:
     """Remove the frames of a traceback before the program's own first frame, or all if there is none.
 
     If there is none, an unintended error keeps its frames. `SAYSO_TRACEBACK=1` keeps all frames.
+
+    Returns:
+        Whether a frame of the program is in it, so that the error did not come from sayso alone.
     """
-    if _KEEPS_FRAMES:
-        return
-    step = _own_frame(error)
-    if step is not None or _is_meant(error):
-        error.with_traceback(step)  # an error may not allow its attributes to be set
-
-
-def _own_frame(error: BaseException) -> TracebackType | None:
     step = error.__traceback__
     while step is not None and str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] in _INSIDE:
         step = step.tb_next
-    return step
+    if not _KEEPS_FRAMES and (step is not None or _is_meant(error)):
+        error.with_traceback(step)  # an error may not allow its attributes to be set
+    return step is not None
 
 
 def trimmed(function: Callable[P, R]) -> Callable[P, R]:
@@ -344,9 +315,7 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (SaysoError, TypeError, ValueError) as error:
-            is_ours = _own_frame(error) is None
-            trim(error)
-            if is_ours:
+            if not trim(error):
                 error.__traceback__ = error.__traceback__ if _KEEPS_FRAMES else None
                 say(error)
             raise
@@ -370,11 +339,8 @@ def _is_meant(error: BaseException) -> bool:
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
-    return isinstance(error, TypeError) and last is not None and _module(last) in {"inspect", "sayso.model.parameters"}
-
-
-def _module(step: TracebackType) -> str:
-    return str(step.tb_frame.f_globals.get("__name__"))
+    module = None if last is None else last.tb_frame.f_globals.get("__name__")
+    return isinstance(error, TypeError) and module in {"inspect", "sayso.model.parameters"}
 
 
 class Block(NamedTuple):
