@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from typing import Any
 
 import pytest
 
 import sayso
+from sayso.errors import ConfigError
 from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
 from sayso.stores.base import Store
 from tests.support.acting import waiting_in
@@ -44,3 +46,22 @@ def test_argument_that_the_model_gives_in_place_of_the_framework_is_shown(own: A
     pending = PendingCalls()
     pending.show([("c1", "send", own)], "I send it.")
     assert pending.take("send", {**own, **added}, {"user"}) == ("c1", "I send it.", own)
+
+
+def test_name_that_no_tool_matches_is_an_error() -> None:
+    hook = ToolHook(["refund", "delete_*"], {})
+    with pytest.raises(ConfigError, match=r"no tool 'delete_\*' to hold, only lookup, refund"):
+        hook.holds("lookup", ["refund", "lookup"])
+    assert not hook.holds("lookup", ["refund", "lookup", "delete_file"])
+
+
+def test_name_that_a_later_tool_may_match_is_warned_about_once_and_stops_a_similar_call() -> None:
+    hook, known = ToolHook(["refnd", "lookup"], {}), ["refund", "lookup", "list"]
+    with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'.* are list, lookup, refund"):
+        assert not hook.holds("list", known, or_more=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert hook.holds("lookup", known, or_more=True)
+        with pytest.raises(ConfigError, match="refund is not among the tools to hold, but 'refnd' is"):
+            hook.holds("refund", known, or_more=True)
+        assert not hook.holds("refund", [*known, "refnd"], or_more=True)

@@ -32,7 +32,8 @@ def hold_tools(agent: Any, tools: Collection[str] | None = None, **options: Unpa
         options: As for `sayso.hold`.
 
     Raises:
-        ConfigError: Subtasks of the agent have a held tool. If it is added later, the agent's next model call raises.
+        ConfigError: Subtasks of the agent have a held tool. If it is added later, or if none of the agent's tools
+            matches one of `tools`, the agent's next model call raises.
     """
     hook = ToolHook(tools, options, suspends=(_exceptions.HumanInputError,))
     _check_subtasks(agent, hook)
@@ -60,13 +61,25 @@ def _name_of(tool: Any) -> str:
     return str(getattr(tool, "__name__", "") if schema is None else schema.function.name)
 
 
+def _functions_of(model_call: Any) -> dict[str, Any]:
+    """Return by name the functions that AG2 gives to the model: an option of the innermost of its nested calls."""
+    while "tools" not in model_call.keywords:
+        model_call = model_call.args[0]
+    functions = [getattr(schema, "function", None) for schema in model_call.keywords["tools"]]
+    return {function.name: function for function in functions if function is not None}
+
+
 class _Approval(_middleware.BaseMiddleware):
     def __init__(self, event: Any, context: Any, hook: ToolHook, agent: Any) -> None:
         super().__init__(event, context)  # pyright: ignore[reportUnknownMemberType]
         self._hook, self._agent, self._words = hook, agent, dict[str, str]()
+        self._functions = dict[str, Any]()  # those that this turn's model can call
 
     async def on_llm_call(self, call_next: Callable[[Any, Any], Awaitable[Any]], events: Any, context: Any) -> Any:
         _check_subtasks(self._agent, self._hook)
+        self._functions = _functions_of(call_next)
+        if self._functions:
+            self._hook.check(self._functions)
         response = await call_next(events, context)
         words = "" if response.message is None else str(response.message.content or "")
         for call in response.tool_calls.calls if response.tool_calls else ():
@@ -87,11 +100,7 @@ class _Approval(_middleware.BaseMiddleware):
                 raise ran[-1].error
             return [part.content if isinstance(part, _events.TextInput) else str(part) for part in ran[-1].result.parts]
 
-        function: Any = None
-        for tool in self._agent.tools:
-            for schema in await tool.schemas(context):
-                found = getattr(schema, "function", None)
-                function = found if getattr(found, "name", None) == event.name else function
+        function = self._functions.get(event.name)
         call = Call(
             event.name, event.serialized_arguments, id=event.id, conversation=str(context.stream.id),
             schema=getattr(function, "parameters", None), description=getattr(function, "description", None),

@@ -9,14 +9,20 @@ from __future__ import annotations
 import inspect
 import json
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Unpack
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Any, Unpack, cast
 
 from sayso.errors import ConfigError
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework, must_not_block
 
 _MOST_RUNS = 1_000
+_ADDS_TOOLS = (
+    "members", "knowledge", "knowledge_retriever", "learning", "skills", "filesystem", "compaction", "_result_store",
+    "read_chat_history", "read_tool_call_history", "search_past_sessions", "enable_agentic_memory",
+    "enable_agentic_state",
+)  # fmt: skip
+"""The settings of an agent or team for which Agno gives it further tools, which no hook can list."""
 
 
 def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> list[Callable[..., Any]]:
@@ -24,6 +30,9 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
 
     Put your own hooks after them: `[*approval_hooks(), audit]`. Agno runs a tool with the arguments as its first hook
     leaves them, so later hooks cannot change what was approved. Each member of a team has its own hooks.
+
+    While no tool matches one of the names, no call is run. If Agno itself adds tools, because the agent has knowledge,
+    skills, members or similar, the name is only warned about, and no call is run whose tool has a similar name.
 
     Args:
         tools: Names or patterns of the tools to hold; by default all.
@@ -33,11 +42,20 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
     hook = ToolHook(tools, options, suspends=(flow.AgentRunException, flow.RunCancelledException))
     pending = _Pending(framework("agno.tools.function", "agno", "Agno").Function)
 
+    def holds(name: str, agent: Any, team: Any, run_context: Any) -> bool:
+        owner = agent or team
+        known = {name, *(function for function, _ in _functions_of(owner, run_context))}
+        members: Any = getattr(team, "members", None)
+        if isinstance(members, list):  # the hooks may be those of several members
+            known.update(function for member in cast("list[Any]", members) for function, _ in _functions_of(member))
+        adds = any(getattr(owner, setting, None) not in (None, False) for setting in _ADDS_TOOLS)
+        return hook.holds(name, known, or_more=adds)
+
     async def hold_tool(
         function_name: str, function_call: Callable[..., Awaitable[Any]], arguments: dict[str, Any],
         run_context: Any = None, agent: Any = None, team: Any = None,
     ) -> Any:  # fmt: skip
-        if not hook.holds(function_name):
+        if not holds(function_name, agent, team, run_context):
             return await function_call(**arguments)
         _must_be_first(hold_tool, agent, team)
 
@@ -51,7 +69,8 @@ def approval_hooks(tools: Collection[str] | None = None, **options: Unpack[HoldO
         function_name: str, function_call: Callable[..., Any], arguments: dict[str, Any], run_context: Any = None,
         agent: Any = None, team: Any = None,
     ) -> Any:  # fmt: skip
-        if inspect.iscoroutinefunction(function_call) or not hook.holds(function_name):  # held by the other hook
+        is_other_hooks = inspect.iscoroutinefunction(function_call)
+        if is_other_hooks or not holds(function_name, agent, team, run_context):
             return function_call(**arguments)
         _must_be_first(hold_tool, agent, team)
         must_not_block(function_name, "use arun()")
@@ -85,7 +104,7 @@ class _Pending:
 
     def call(self, name: str, arguments: Mapping[str, Any], run_context: Any, owner: Any) -> Call:
         """Return the call to hold; equal calls of one message take its ids in order."""
-        schema, description = self._function(name, owner)
+        schema, description = self._function(name, owner, run_context)
         call = Call(name, arguments, schema=schema, description=description)
         if run_context is None:
             return call
@@ -104,12 +123,23 @@ class _Pending:
                     return call._replace(id=made["id"], words=words, conversation=run_context.session_id)
         return call._replace(conversation=run_context.session_id)
 
-    def _function(self, name: str, owner: Any) -> tuple[dict[str, Any] | None, str | None]:
-        for tool in owner.tools or ():
-            toolkit: dict[str, Any] = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
-            for each in toolkit.values() or (tool,):
-                entrypoint = getattr(each, "entrypoint", each)
-                if name in {getattr(each, "name", None), getattr(each, "__name__", None)} and callable(entrypoint):
-                    made = self._function_class.from_callable(entrypoint)
-                    return made.parameters, getattr(each, "description", None) or made.description
+    def _function(self, name: str, owner: Any, run_context: Any) -> tuple[dict[str, Any] | None, str | None]:
+        for known, function in _functions_of(owner, run_context):
+            entrypoint = getattr(function, "entrypoint", function)
+            if known == name and callable(entrypoint):
+                made = self._function_class.from_callable(entrypoint)
+                return made.parameters, getattr(function, "description", None) or made.description
         return None, None
+
+
+def _functions_of(owner: Any, run_context: Any = None) -> Iterator[tuple[str, Any]]:
+    """Yield the functions of the tools that an agent or team was given, and those of this run, by name."""
+    lists: list[Any] = [getattr(run_context, "tools", None) or getattr(owner, "tools", None)]
+    lists.append(getattr(run_context, "client_tools", None))
+    tools: list[Any] = [tool for each in lists if isinstance(each, list) for tool in cast("list[Any]", each)]
+    for tool in tools:
+        toolkit: dict[str, Any] = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
+        for each in toolkit.values() or (tool,):
+            name = getattr(each, "name", None) or getattr(each, "__name__", None)
+            if name is not None:
+                yield name, each

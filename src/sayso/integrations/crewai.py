@@ -24,16 +24,21 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
     Register your own hooks before it. A call waits in a thread of CrewAI, which runs eight calls of a turn at once. A
     call that would block an event loop is not run.
 
+    A name that no known tool matches may belong to a later crew. It is warned about at the first call, and no call is
+    run whose tool has a similar name.
+
     Args:
         tools: Names or patterns of the tools to hold, as the model sees them; by default all.
         options: As for `sayso.hold`.
     """
     hooks: Any = framework("crewai.hooks", "crewai", "CrewAI")
     hook, results = ToolHook(tools, options), dict[int, tuple[Any, str]]()
+    known = set[str]()
 
     def run_held(context: Any) -> bool | None:
         try:
-            if not hook.holds(context.tool_name):
+            known.update(_tools_of(context))
+            if not hook.holds(context.tool_name, known, or_more=True):
                 return None
             text = _held(hook, context)
         except Exception as error:  # noqa: BLE001  if this raised, CrewAI would run the tool
@@ -52,6 +57,16 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
     finally:
         hooks.unregister_before_tool_call_hook(run_held)
         hooks.unregister_after_tool_call_hook(replace_result)
+
+
+def _tools_of(context: Any) -> set[str]:
+    """Return the names of the tools of a call's agent and of its crew, as the models see them."""
+    agent, crew, task = context.agent, context.crew, context.task
+    owners = [agent, task, getattr(agent, "agent_executor", None)]  # the executor also has tools that CrewAI adds
+    owners += [] if crew is None else [*crew.agents, *crew.tasks]
+    lists = [getattr(owner, name, None) or () for owner in owners for name in ("tools", "original_tools")]
+    sanitize = framework("crewai.utilities.string_utils", "crewai", "CrewAI").sanitize_tool_name
+    return {context.tool_name, *(sanitize(tool.name) for tools in lists for tool in tools)}
 
 
 def _held(hook: ToolHook, context: Any) -> str:

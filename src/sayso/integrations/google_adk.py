@@ -14,6 +14,9 @@ from sayso.integrations.tool_calls import Call, ToolFailed, ToolHook, framework
 
 _plugins: Any = framework("google.adk.plugins.base_plugin", "google-adk", "Google ADK")
 _tools: Any = framework("google.adk.tools.base_tool", "google-adk", "Google ADK")
+_agents: Any = framework("google.adk.agents", "google-adk", "Google ADK")
+_agent_tool: Any = framework("google.adk.tools.agent_tool", "google-adk", "Google ADK")
+_LISTED = (_agents.LlmAgent, _agents.SequentialAgent, _agents.ParallelAgent, _agents.LoopAgent)
 
 
 class ApprovalPlugin(_plugins.BasePlugin):
@@ -21,6 +24,10 @@ class ApprovalPlugin(_plugins.BasePlugin):
 
     Put it last. The agent's own `before_tool_callback` is called with the approved arguments. If it returns a value,
     the model gets that value as the result, and the tool does not run.
+
+    A name that no tool matches raises `ConfigError` at the first model call, which ends the run. If some agents cannot
+    be listed (in a workflow, or of a class of your own), the name is only warned about, and no call is run whose tool
+    has a similar name.
 
     Args:
         tools: Names or patterns of the tools to hold; by default all.
@@ -30,12 +37,38 @@ class ApprovalPlugin(_plugins.BasePlugin):
     def __init__(self, tools: Collection[str] | None = None, **options: Unpack[HoldOptions]) -> None:
         super().__init__(name="sayso_approval")  # pyright: ignore[reportUnknownMemberType]
         self._hook = ToolHook(tools, options)
+        self._known, self._is_listed = set[str](), True
+
+    async def before_run_callback(self, *, invocation_context: Any) -> None:
+        """Note whether the agents of the app can be listed; those of a workflow cannot."""
+        self._is_listed = self._is_listed and invocation_context.agent is not None
+
+    async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
+        """Check the names to hold against the tools of all agents."""
+        await self._holds(None, callback_context, llm_request.tools_dict)
+
+    async def _holds(self, name: str | None, context: Any, offered: Collection[str]) -> bool:
+        self._known.update(offered)
+        if self._hook.unmatched(self._known):
+            await self._list_tools(context.get_invocation_context().agent.root_agent, context)
+        return self._hook.holds(name or "", self._known, or_more=not self._is_listed)
+
+    async def _list_tools(self, agent: Any, context: Any) -> None:
+        """Add the tools of an agent and of those below it to the known ones."""
+        tools = await agent.canonical_tools(context) if isinstance(agent, _agents.LlmAgent) else ()
+        self._known.update(tool.name for tool in tools)
+        self._is_listed = self._is_listed and isinstance(agent, _LISTED)
+        inner = [tool.agent for tool in tools if isinstance(tool, _agent_tool.AgentTool)]
+        for each in (*agent.sub_agents, *inner):
+            await self._list_tools(each, context)
 
     async def before_tool_callback(
         self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any
     ) -> dict[str, Any] | None:
         """Run a call once it is approved, and return its result; a refusal becomes an `error`."""
-        if type(tool) is _tools.BaseTool or not self._hook.holds(tool.name):  # ADK's placeholder for an unknown tool
+        if type(tool) is _tools.BaseTool:  # ADK's placeholder for an unknown tool
+            return None
+        if not await self._holds(tool.name, tool_context, [tool.name]):
             return None
         session, answers = tool_context.session, list[Any]()
 

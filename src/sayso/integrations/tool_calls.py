@@ -11,9 +11,11 @@ import asyncio
 import importlib
 import inspect
 import json
+import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
@@ -381,19 +383,41 @@ class HeldTools:
         if isinstance(tools, str):
             raise ConfigError(f"tools= takes a list of names or patterns, not {tools!r}")
         self.names = None if tools is None else tuple(tools)
+        self._warned = set[str]()
 
-    def check(self, known: Iterable[str]) -> None:
-        """Raise `ConfigError` if a pattern matches none of the `known` tools, because it may be misspelt."""
-        names = sorted(known)
-        for pattern in self.names or ():
-            if not any(fnmatchcase(name, pattern) for name in names):
-                raise ConfigError(f"there is no tool {pattern!r} to hold, only {', '.join(names)}")
+    def unmatched(self, known: Collection[str]) -> list[str]:
+        """Return the patterns that match none of the `known` tools, because they may be misspelt."""
+        return [each for each in self.names or () if not any(fnmatchcase(name, each) for name in known)]
 
-    def holds(self, name: str, known: Iterable[str] = ()) -> bool:
-        """Return whether the calls of a tool are held; check the names if the framework says which tools there are."""
-        if names := frozenset(known):
+    def check(self, known: Collection[str]) -> None:
+        """Raise `ConfigError` if a pattern matches none of the `known` tools."""
+        for pattern in self.unmatched(known):
+            raise ConfigError(f"there is no tool {pattern!r} to hold, only {', '.join(sorted(known))}")
+
+    def holds(self, name: str, known: Iterable[str] = (), *, or_more: bool = False) -> bool:
+        """Return whether the calls of a tool are held; check the names if the framework says which tools there are.
+
+        With `or_more`, there may be tools that the framework has not told yet. A pattern that matches no known tool is
+        then warned about, once, and a call is refused only if it may be the one that was meant.
+
+        Raises:
+            ConfigError: A pattern seems to be misspelt; nothing was asked or run.
+        """
+        names = frozenset(known)
+        unmatched = self.unmatched(names) if names else []
+        if not or_more and unmatched:
             self.check(names)
-        return self.names is None or any(fnmatchcase(name, pattern) for pattern in self.names)
+        for pattern in unmatched:
+            if pattern not in self._warned:
+                self._warned.add(pattern)
+                only = ", ".join(sorted(names))
+                text = f"no known tool matches {pattern!r}, so it holds nothing yet; the known tools are {only}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        is_held = self.names is None or any(fnmatchcase(name, pattern) for pattern in self.names)
+        near = [] if is_held else get_close_matches(name, unmatched, n=1, cutoff=0.8)
+        if near:
+            raise ConfigError(f"{name} is not among the tools to hold, but {near[0]!r} is, which no known tool matches")
+        return is_held
 
 
 class ToolHook(HeldTools):

@@ -13,7 +13,16 @@ import sayso
 from sayso.errors import ConfigError
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, everything
+from tests.integrations.adapters.suite import (
+    ANSWER,
+    WORDS,
+    AdapterSuite,
+    ModelCall,
+    Outcome,
+    Scene,
+    approve,
+    everything,
+)
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("ag2", "ag2")
@@ -68,7 +77,7 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
         tools.append(delegate)
     config = ScriptedConfig(scene, nested=nested)
     agent = Agent("shop", config=config, tools=tools)
-    hold_tools(agent, HELD[:2], **scene.options)
+    hold_tools(agent, scene.held, **scene.options)
     return agent
 
 
@@ -121,3 +130,24 @@ class TestAg2(AdapterSuite):
         with pytest.raises(ConfigError, match="would run refund without"):
             asyncio.run(agent.ask("go"))
         assert (scene.effects, scene.models, everything(memory)) == ([], 0, [])
+
+    def test_name_that_no_tool_has_is_refused_before_the_first_model_call(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block", held=["refnd"])
+        with pytest.raises(ConfigError, match="no tool 'refnd' to hold, only fail, lookup, refund"):
+            asyncio.run(self.driver.start(scene))
+        assert (scene.effects, scene.models, everything(memory)) == ([], 0, [])
+
+    def test_tool_that_only_one_question_brings_is_held(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block")
+        agent = Agent("shop", config=ScriptedConfig(scene, nested=False))
+        hold_tools(agent, ["refund"])
+
+        async def main() -> None:
+            task = asyncio.ensure_future(agent.ask("go", tools=[tool(scene.refund)]))
+            request = await self.waiting(memory, "c1", task)
+            assert "amount" in request.call.schema
+            approve()(request)
+            await task
+
+        asyncio.run(main())
+        assert scene.refunds == [50.0]

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import warnings
 from typing import Any, ClassVar
+
+import pytest
 
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve, everything
+from tests.integrations.adapters.suite import (
+    ANSWER,
+    HELD,
+    WORDS,
+    AdapterSuite,
+    ModelCall,
+    Outcome,
+    Scene,
+    approve,
+    everything,
+)
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("agno", "agno")
 from agno.agent import Agent  # noqa: E402
 from agno.models.base import Model  # noqa: E402
 from agno.models.response import ModelResponse  # noqa: E402
+from agno.team import Team  # noqa: E402
 
 from sayso.integrations.agno import approval_hooks  # noqa: E402
 
@@ -44,7 +58,7 @@ class ScriptedModel(Model):
     ainvoke_stream = _parse_provider_response = _parse_provider_response_delta = invoke_stream
 
 
-def agent_of(scene: Scene, *, nested: bool = False, hooks: Any = None) -> Any:
+def agent_of(scene: Scene, *, nested: bool = False, hooks: Any = None, **options: Any) -> Any:
     tools: list[Any] = [scene.refund, scene.fail, scene.lookup]
     if scene.nested and not nested:
 
@@ -53,8 +67,9 @@ def agent_of(scene: Scene, *, nested: bool = False, hooks: Any = None) -> Any:
             return str((await agent_of(scene, nested=True).arun(task)).content).replace(WORDS, "")
 
         tools.append(delegate)
-    hooks = hooks or approval_hooks(HELD[:2], **scene.options)
-    return Agent(model=ScriptedModel(scene, nested=nested), tools=tools, tool_hooks=hooks, telemetry=False)
+    hooks = hooks or approval_hooks(scene.held, **scene.options)
+    model = ScriptedModel(scene, nested=nested)
+    return Agent(model=model, tools=tools, tool_hooks=hooks, telemetry=False, **options)
 
 
 def outcome_of(run: Any) -> Outcome:
@@ -103,3 +118,31 @@ class TestAgno(AdapterSuite):
         outcome = outcome_of(asyncio.run(agent_of(scene, hooks=hooks).arun("go", session_id=scene.thread)))
         assert "must be the first" in outcome.told["c1"]
         assert (scene.effects, everything(memory)) == ([], [])
+
+    def test_name_that_no_tool_has_runs_nothing(self, memory: Store) -> None:
+        scene = Scene([[refund_call("c1"), ModelCall("c2", "lookup", {"order_id": "A-1"})]], "block", held=["refnd"])
+        told = asyncio.run(self.driver.start(scene)).told
+        assert [words.partition(", only")[0] for words in told.values()] == ["there is no tool 'refnd' to hold"] * 2
+        assert (scene.effects, everything(memory)) == ([], [])
+
+    @pytest.mark.usefixtures("memory")
+    def test_name_that_may_be_of_a_tool_of_agno_is_warned_about(self) -> None:
+        scene = Scene([[refund_call("c1"), ModelCall("c2", "lookup", {"order_id": "A-1"})]], "block", held=["refnd"])
+        with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"):
+            told = outcome_of(asyncio.run(agent_of(scene, read_chat_history=True).arun("go"))).told
+        assert "refund is not among the tools to hold, but 'refnd' is" in told["c1"]
+        assert [name for name, _ in scene.effects] == ["lookup"]
+
+    @pytest.mark.usefixtures("memory")
+    def test_tool_of_another_member_of_the_team_is_known(self) -> None:
+        turns, hooks = [[ModelCall("c1", "lookup", {"order_id": "A-1"})]], approval_hooks(["refund"])
+        leader, member = (Scene(each, "block") for each in (turns, turns))
+        member_agent = agent_of(member, hooks=hooks)
+        team = Team(
+            members=[member_agent], model=ScriptedModel(leader, nested=False), tools=[leader.lookup], tool_hooks=hooks,
+            telemetry=False,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            asyncio.run(team.arun("go"))
+        assert [name for name, _ in leader.effects] == ["lookup"]

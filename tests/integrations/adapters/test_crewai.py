@@ -15,7 +15,7 @@ import pytest
 import sayso
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, everything
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, ModelCall, Outcome, Scene, everything
 from tests.integrations.adapters.suite import refund as refund_call
 
 if find_spec("crewai") is not None:  # elsewhere, the tests of telemetry run in this process
@@ -23,7 +23,7 @@ if find_spec("crewai") is not None:  # elsewhere, the tests of telemetry run in 
 with warnings.catch_warnings():  # its own modules warn of each other
     warnings.simplefilter("ignore")
     framework("crewai", "crewai")
-from crewai import Agent, BaseLLM
+from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks import get_before_tool_call_hooks
 from crewai.tools import tool
 
@@ -87,7 +87,7 @@ class CrewAiDriver:
 
     async def start(self, scene: Scene) -> Outcome:
         self.scene = scene
-        with held_tools(HELD[:2], **scene.options):
+        with held_tools(scene.held, **scene.options):
             return await asyncio.to_thread(run, scene)
 
     async def resume(self, scene: Scene, saved: Any) -> Outcome:
@@ -112,3 +112,25 @@ class TestCrewAi(AdapterSuite):
         outcome = asyncio.run(self.driver.start(scene))
         assert (scene.effects, everything(memory)) == ([], [])
         assert "was not run" in outcome.told["c1"]
+
+    def test_name_that_no_known_tool_has_is_warned_about_and_a_similar_call_is_not_run(self, memory: Store) -> None:
+        turns = [[refund_call(), ModelCall("c2", "lookup", {"order_id": "A-1"})]]
+        scene = Scene(turns, "block", held=["refnd"])
+        with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"):
+            told = asyncio.run(self.driver.start(scene)).told
+        assert "refund is not among the tools to hold, but 'refnd' is" in told["c1"]
+        assert [name for name, _ in scene.effects] == ["lookup"]
+        assert everything(memory) == []
+
+    @pytest.mark.usefixtures("memory")
+    def test_tool_of_another_agent_of_the_crew_is_known(self) -> None:
+        scene = Scene([[ModelCall("c1", "lookup", {"order_id": "A-1"})]], "block")
+        model = ScriptedModel(model="scripted", scene=scene, told={})
+        who: dict[str, Any] = {"goal": "refund", "backstory": WORDS, "llm": model}
+        first = Agent(role="clerk", tools=[tool(scene.lookup)], **who)
+        second = Agent(role="cashier", tools=[tool(scene.refund)], **who)
+        task = Task(description="go", expected_output="done", agent=first)
+        with warnings.catch_warnings(), held_tools(["refund"]):
+            warnings.simplefilter("error", RuntimeWarning)
+            Crew(agents=[first, second], tasks=[task]).kickoff()
+        assert [name for name, _ in scene.effects] == ["lookup"]

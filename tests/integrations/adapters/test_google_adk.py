@@ -10,17 +10,18 @@ import pytest
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve, everything
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene, approve, everything
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("google.adk", "google_adk")
-from google.adk.agents import LlmAgent  # noqa: E402
+from google.adk.agents import LlmAgent, SequentialAgent  # noqa: E402
 from google.adk.apps import App  # noqa: E402
 from google.adk.models.base_llm import BaseLlm  # noqa: E402
 from google.adk.models.llm_response import LlmResponse  # noqa: E402
 from google.adk.runners import Runner  # noqa: E402
 from google.adk.sessions import InMemorySessionService  # noqa: E402
 from google.adk.tools.agent_tool import AgentTool  # noqa: E402
+from google.adk.workflow import START, Workflow  # noqa: E402
 from google.genai import types  # noqa: E402
 
 from sayso.integrations.google_adk import ApprovalPlugin  # noqa: E402
@@ -63,7 +64,7 @@ def told_of(events: list[Any]) -> dict[str, str]:
 async def run(scene: Scene, agent: Any) -> Outcome:
     sessions = InMemorySessionService()
     await sessions.create_session(app_name="shop", user_id="u", session_id=scene.thread)
-    plugin = ApprovalPlugin(HELD[:2], **scene.options)
+    plugin = ApprovalPlugin(scene.held, **scene.options)
     runner = Runner(app=App(name="shop", root_agent=agent, plugins=[plugin]), session_service=sessions)
     message = types.Content(role="user", parts=[types.Part(text="go")])
     events = [each async for each in runner.run_async(user_id="u", session_id=scene.thread, new_message=message)]
@@ -111,3 +112,26 @@ class TestGoogleAdk(AdapterSuite):
         scene.refund.__annotations__ = {"order_id": str, "amount": float}
         outcome = self.play(scene, {"c1": approve()}, memory)
         assert (scene.refunds, outcome.told) == ([50.0], {"c1": "None"})
+
+    def test_name_that_no_tool_has_is_refused_before_the_first_model_call(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block", held=["refnd"])
+        agent = SequentialAgent(name="shop", sub_agents=[agent_of(scene, nested=True)])
+        with pytest.raises(RuntimeError, match="no tool 'refnd' to hold, only fail, lookup, refund"):
+            asyncio.run(run(scene, agent))
+        assert (scene.effects, scene.models, everything(memory)) == ([], 0, [])
+
+    @pytest.mark.filterwarnings("error::RuntimeWarning")
+    @pytest.mark.usefixtures("memory")
+    def test_tool_of_a_later_agent_is_known(self) -> None:
+        scene = Scene([[]], "block", nested=[[refund_call()]])
+        first = LlmAgent(name="first", model=ScriptedModel(model="scripted", scene=scene), tools=[scene.lookup])
+        agent = SequentialAgent(name="shop", sub_agents=[first, agent_of(scene)])
+        assert asyncio.run(run(scene, agent)).answer == ANSWER
+
+    def test_name_that_may_be_of_a_later_step_of_a_workflow_is_warned_about(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block", held=["refnd"])
+        workflow = Workflow(name="shop", edges=[(START, agent_of(scene))])
+        with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"), pytest.raises(RuntimeError) as raised:
+            asyncio.run(run(scene, workflow))
+        assert "refund is not among the tools to hold, but 'refnd' is" in str(raised.value)
+        assert (scene.effects, everything(memory)) == ([], [])
