@@ -300,8 +300,8 @@ def _no_comparison() -> None:
 
 
 def _no_chain() -> None:
-    _set("FOLLOWS", "CAST(? AS text) <> ?")
-    _set("BEGINS", "CAST(? AS text) <> ''")
+    _set("_FOLLOWS", "CAST(? AS text) <> ?")
+    _set("_BEGINS", "CAST(? AS text) <> ''")
 
 
 PIECES: dict[str, Callable[[], None]] = {

@@ -25,19 +25,8 @@ from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores.transaction import (
-    Record,
-    RecordVerbs,
-    Transaction,
-    changed,
-    digest_of,
-    drop_if_there,
-    record_of,
-    records_in,
-    row_of,
-    update,
-    verb,
-)
+from sayso.stores import transaction
+from sayso.stores.transaction import Record, RecordVerbs, Transaction, record_of, row_of, verb
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
@@ -73,14 +62,16 @@ def digest_in(detail: str) -> str | None:
 def _put(tx: Transaction, record: Record, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
     row = row_of(record)
     tx.put_record(row)
-    tx.note(chain_of(record.kind, record.key), event, by, channel, {**detail, "record": digest_of(row)})
+    detail = {**detail, "record": transaction.digest_of(row)}
+    tx.note(chain_of(record.kind, record.key), event, by, channel, detail)
 
 
 def _is_as_written(tx: Transaction, kind: str, key: str) -> bool:
     """Return whether a record, or its absence, matches the newest entry of its chain."""
     newest = tx.newest(chain_of(kind, key))  # first, because it blocks others who write both at the same moment
     row = tx.find_record(kind, key)
-    return (None if row is None else digest_of(row)) == (None if newest is None else digest_in(newest.detail))
+    digest = None if row is None else transaction.digest_of(row)
+    return digest == (None if newest is None else digest_in(newest.detail))
 
 
 # -- in the transaction of `ask` -----------------------------------------------------------------------------------
@@ -177,7 +168,7 @@ def take(tx: Transaction, request: Request, under: str, now: datetime) -> None:
     state = request.state
     if state is State.APPROVED:
         change = lifecycle.ask_again(request, why, now)
-        update(tx, change)  # committed although the start is refused
+        transaction.update(tx, change)  # committed although the start is refused
         state = change.request.state
     raise errors.GrantEndedError(request.id, state=str(state), reason=why)
 
@@ -318,7 +309,7 @@ class GrantVerbs(RecordVerbs):
             GrantRefusedError: The terms are invalid; nothing was decided.
             DecisionRefusedError: Or another subclass; nothing was decided.
         """
-        found = changed(
+        found = transaction.changed(
             tx, request_id, lifecycle.decide, decision=decision, roles=who.roles, seen=seen, edited=edited,
             person=decision.by, has_grant=True,
         )  # fmt: skip
@@ -378,7 +369,7 @@ class GrantVerbs(RecordVerbs):
         """Return the grants in force, newest first; with `ended`, also those that have ended."""
         now, found = clock.now(), list[Grant]()
         for kind in (GRANT, ENDED_GRANT) if ended else (GRANT,):
-            for record in records_in(self, kind):
+            for record in transaction.records_in(self, kind):
                 grant = Grant.from_body(record.key, record.body)
                 if grant.ended is None and now >= grant.until:
                     grant = replace(grant, ended="expired", ended_at=grant.until)
@@ -407,7 +398,7 @@ class GrantVerbs(RecordVerbs):
 
     def budgets(self) -> Iterator[BudgetUse]:
         """Yield each used account, with how much of it is used now, without writing."""
-        for record in records_in(self, BUDGET):
+        for record in transaction.records_in(self, BUDGET):
             takings = cast("list[list[Any]]", record.body.get("takings") or [])
             try:
                 budget = Budget(str(record.body.get("budget")))
@@ -434,7 +425,7 @@ class GrantVerbs(RecordVerbs):
         """In one transaction, allow starts again; return whether they were blocked."""
         if _stop_in(tx) is None:
             return False
-        drop_if_there(tx, STOP, STOP)
+        transaction.drop_if_there(tx, STOP, STOP)
         tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
         return True
 

@@ -167,9 +167,9 @@ _BY_EFFECT = """ r.id IN (
 SELECTS = Selects.of(_COLUMNS, _LOAD, _BY_EFFECT)
 
 # A position in the chain is taken once, and only after the entry from which the link is computed.
-FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
-BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
-APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
+_FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
+_BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
+_APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
 _NOTIFY = ", pg_notify('sayso', ?)"
 ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
 STANDING = ("fingerprint", *PROGRESS_COLUMNS)
@@ -186,7 +186,7 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
     """Return the statement that records a new request."""
     # Checked here, so that only a write at the very same moment hits a unique index and fails.
     guards = [
-        BEGINS if is_first else FOLLOWS,
+        _BEGINS if is_first else _FOLLOWS,
         "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
     ]
     guards += ["NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)"] * has_key + [none_of(kinds)] * bool(kinds)
@@ -200,15 +200,20 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
     ) {_journal(notifies=notifies)}"""
 
 
+def append_of(*, is_first: bool) -> str:
+    """Return the statement that writes a journal entry alone."""
+    return f"{_APPEND} WHERE {_BEGINS if is_first else _FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
+
+
 def _journal(*, notifies: bool) -> str:
     """Return the end of a statement: insert the journal entry if the row of a request was written."""
-    return f"{APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
+    return f"{_APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
 
 
 @cache
 def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
     """Return the statement that changes a request; `again` names the columns of what was asked that change too."""
-    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", BEGINS if is_first else FOLLOWS]
+    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", _BEGINS if is_first else _FOLLOWS]
     if is_start:
         # A manual change since this process read the row must be found before the call runs. So a start compares all
         # columns, and the newest journal entry.

@@ -21,22 +21,10 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord
-from sayso.stores import codec
+from sayso.stores import codec, postgres_database
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.postgres_database import (
-    APPEND,
-    ASKED_OF,
-    BEGINS,
-    FOLLOWS,
-    LOCK,
-    NEW_RECORD,
-    SELECTS,
-    STANDING,
-    insert_of,
-    translated,
-    update_of,
-)
+from sayso.stores.postgres_database import ASKED_OF, LOCK, SELECTS, STANDING, translated
 from sayso.stores.sql import SqlTransaction, Stale
 from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 
@@ -289,7 +277,7 @@ class PostgresTransaction(SqlTransaction):
     def put_record(self, row: RecordRow) -> None:
         if (row.kind, row.key) not in self._missing:
             super().put_record(row)
-        elif self._execute(NEW_RECORD, self.closed(row)).fetchone() is None:
+        elif self._execute(postgres_database.NEW_RECORD, self.closed(row)).fetchone() is None:
             raise Stale  # somebody created it since this verb looked
         self._missing.discard((row.kind, row.key))
 
@@ -324,7 +312,7 @@ class PostgresTransaction(SqlTransaction):
         asked, progress = values[:_ASKED_END], values[_ASKED_END:]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         row = Row._make((*values, entry.link))
-        sql = insert_of(
+        sql = postgres_database.insert_of(
             is_first=entry.seq == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
         )  # fmt: skip
@@ -351,7 +339,7 @@ class PostgresTransaction(SqlTransaction):
         asked = old._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
-        sql = update_of(
+        sql = postgres_database.update_of(
             tuple(again),
             is_first=entry.seq == 1,
             kinds=self._unread if entry.event not in SILENT else self._unread[1:],
@@ -392,7 +380,7 @@ class PostgresTransaction(SqlTransaction):
         if self._is_alone:
             raise NeedsTransaction
         entry, before = self._entry(run_id, "", event, by, channel, detail)
-        append = f"{APPEND} WHERE {BEGINS if entry.seq == 1 else FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
+        append = postgres_database.append_of(is_first=entry.seq == 1)
         if self._execute(append, (*entry, *_guard(entry, before))).fetchone() is None:
             raise Stale
         self.entries.append(entry)

@@ -17,26 +17,11 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
-from sayso.stores import processes
+from sayso.stores import processes, transaction
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
-from sayso.stores.transaction import (
-    LEASE,
-    RESULT,
-    Record,
-    Transaction,
-    changed,
-    changed_if_any,
-    drop_if_there,
-    insert,
-    lapsed,
-    record_of,
-    row_of,
-    save,
-    update,
-    verb,
-)
+from sayso.stores.transaction import Record, Transaction, changed, changed_if_any, row_of, save, update, verb
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -58,15 +43,15 @@ def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     span = None if execution is None else processes.lease_of(execution.worker)
     if execution is None or span is None or now < execution.started_at + span / 4:  # renewals begin after half
         return
-    drop_if_there(tx, LEASE, request.id)
+    transaction.drop_if_there(tx, transaction.LEASE, request.id)
 
 
 def put_lease(tx: Transaction, request: Request, now: datetime) -> None:
     """Renew the lease of a running call for the span in its worker's name; does nothing if there is none."""
     span = None if request.execution is None else processes.lease_of(request.execution.worker)
     if span is not None:
-        tx.find_record(LEASE, request.id)  # on Postgres, `put_record` must know whether it exists
-        tx.put_record(row_of(Record(LEASE, request.id, {}, now + span)))
+        tx.find_record(transaction.LEASE, request.id)  # on Postgres, `put_record` must know whether it exists
+        tx.put_record(row_of(Record(transaction.LEASE, request.id, {}, now + span)))
 
 
 def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | errors.SaysoError:
@@ -163,13 +148,13 @@ class RequestStore(ABC):
         if not tx.verify(request):
             raise altered(request_id)
         now = tx.now()
-        change, execution = lapsed(request, now), request.execution
+        change, execution = transaction.lapsed(request, now), request.execution
         if change is None and request.state is State.RUNNING and execution is not None:
             is_gone = execution.worker == gone or processes.is_gone(execution.worker)
 
             def renewal() -> Record | None:
-                row = tx.find_record(LEASE, request_id)
-                return None if row is None else record_of(row)
+                row = tx.find_record(transaction.LEASE, request_id)
+                return None if row is None else transaction.record_of(row)
 
             if is_gone or is_lost(request, now, renewal):
                 change = lifecycle.abandon(request, is_lost=not is_gone)
@@ -283,7 +268,7 @@ class ProgramStore(RequestStore):
         approvals: Sequence[Transition] = ()
         if met is None:
             request, approvals = approved_at_once(tx, request)
-            insert(tx, lifecycle.asked(request))
+            transaction.insert(tx, lifecycle.asked(request))
             for approval in approvals:
                 update(tx, approval)
                 request = approval.request
@@ -453,7 +438,7 @@ def _finished(
     if outcome.not_run:
         give_back(tx, found)
     if execution is not None and execution.kept is not None:
-        tx.put_record(row_of(Record(RESULT, request_id, {"text": outcome.kept})))
+        tx.put_record(row_of(Record(transaction.RESULT, request_id, {"text": outcome.kept})))
     try:
         if saved is not None:
             save(tx, saved)

@@ -22,30 +22,10 @@ from sayso.model.request import Call, Decision, Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.model.run import RunState
 from sayso.model.teamwork import mentions_in
+from sayso.stores import transaction
 from sayso.stores.filter import Filter, Page
 from sayso.stores.program import RequestStore
-from sayso.stores.transaction import (
-    AWAY,
-    CHANNEL,
-    MOST_DELEGATIONS,
-    RESULT,
-    SUBMISSION,
-    VOTED,
-    Record,
-    RecordRow,
-    RecordVerbs,
-    Transaction,
-    changed,
-    counting_delegations,
-    delivery_kind,
-    drop_if_there,
-    read_delegation,
-    record_of,
-    records_in,
-    row_of,
-    stood_in_for,
-    verb,
-)
+from sayso.stores.transaction import Record, RecordVerbs, Transaction, changed, drop_if_there, row_of, verb
 
 _PAGE, _REQUESTS = 1000, 500
 
@@ -157,7 +137,8 @@ class ReviewStore(RequestStore):
         if change is None:
             return request
         tx.update(change)
-        for kind in (RESULT, SUBMISSION, *map(delivery_kind, tx.record_keys(CHANNEL))):
+        deliveries = map(transaction.delivery_kind, tx.record_keys(transaction.CHANNEL))
+        for kind in (transaction.RESULT, transaction.SUBMISSION, *deliveries):
             drop_if_there(tx, kind, request_id)
         return change.request
 
@@ -296,7 +277,7 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         if isinstance(after, errors.SaysoError):
             return after
         # A comment by the person who stands in counts for the one who is away, who still finds the mention themselves.
-        names = {name for one in (by, *stood_in_for(tx, by, tx.now())) for name in one.names}
+        names = {name for one in (by, *transaction.stood_in_for(tx, by, tx.now())) for name in one.names}
         for kind in map(_mentioned, sorted(names)):
             row = tx.find_record(kind, request_id)
             if row is not None:  # people of several issuers may share a name
@@ -339,8 +320,8 @@ class PeopleVerbs(RecordVerbs, RequestStore):
     def voters(self) -> dict[str, frozenset[str]]:
         """Return the pending requests that need further people, and who has approved each, as folded identities."""
         now = self.now()
-        found = (one for one in records_in(self, VOTED) if one.due is not None and now < one.due)
-        return {one.key: frozenset(map(str, one.body["by"])) for one in found}
+        found = transaction.records_in(self, transaction.VOTED)
+        return {one.key: frozenset(map(str, one.body["by"])) for one in found if one.due is not None and now < one.due}
 
     # -- away --------------------------------------------------------------------------------------------------
 
@@ -362,17 +343,17 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         body: dict[str, Any] = {
             "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
         }  # fmt: skip
-        tx.put_record(row_of(Record(AWAY, by.folded, body, until)))
+        tx.put_record(row_of(Record(transaction.AWAY, by.folded, body, until)))
         tx.note(_delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
         return Delegation(by, to, now, until)
 
     @verb
     def end_delegation(tx: Transaction, by: Identity, *, channel: str) -> bool:
         """In one transaction, end a person's delegation; return whether it was in force."""
-        row = tx.find_record(AWAY, by.folded)
+        row = tx.find_record(transaction.AWAY, by.folded)
         if row is None:
             return False
-        tx.drop_record(AWAY, by.folded)
+        tx.drop_record(transaction.AWAY, by.folded)
         counted = row.due is not None and clock.microseconds(tx.now()) < row.due
         if counted:
             tx.note(_delegation_chain(by), "delegation_ended", by, channel, {})
@@ -385,9 +366,9 @@ class PeopleVerbs(RecordVerbs, RequestStore):
     def delegations(self) -> list[Delegation]:
         """Return the delegations in force, ordered by their end; altered records are left out."""
         found, now = list[Delegation](), self.now()
-        for row in self._record_rows(AWAY, None, "", MOST_DELEGATIONS):
+        for row in self._record_rows(transaction.AWAY, None, "", transaction.MOST_DELEGATIONS):
             with suppress(errors.StoreCorruptError):
-                found.append(read_delegation(row))
+                found.append(transaction.read_delegation(row))
         return sorted((one for one in found if one.counts(now)), key=lambda one: (one.until, one.by.folded))
 
     def stood_in_for(self, who: Identity) -> list[Identity]:
@@ -429,9 +410,9 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
     Nobody is notified of their own action. Each message is a delivery beside that of the request.
     """
     now = tx.now()
-    stand_ins = {one.to.folded: one.by for one in counting_delegations(tx, now) if is_meant(one.by)}
-    for channel in tx.record_keys(CHANNEL):
-        row = tx.find_record(CHANNEL, channel)
+    stand_ins = {one.to.folded: one.by for one in transaction.counting_delegations(tx, now) if is_meant(one.by)}
+    for channel in tx.record_keys(transaction.CHANNEL):
+        row = tx.find_record(transaction.CHANNEL, channel)
         if row is None or (request.channels and channel not in request.channels):
             continue
         for name in map(str, cast("list[Any]", _body(row).get("people") or [])):
@@ -447,7 +428,7 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
                 "to": person.qualified,
             }
             body |= {} if absent is None or is_meant(person) else {"instead_of": absent.qualified}
-            tx.put_record(row_of(Record(delivery_kind(channel), f"{request.id}/{new_token()}", body, now)))
+            tx.put_record(row_of(Record(transaction.delivery_kind(channel), f"{request.id}/{new_token()}", body, now)))
 
 
 def _delegation_chain(who: Identity) -> str:
@@ -455,10 +436,10 @@ def _delegation_chain(who: Identity) -> str:
 
 
 def _drop_ended_delegations(tx: Transaction, before: datetime) -> int:
-    rows = [tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)]
+    rows = [tx.find_record(transaction.AWAY, key) for key in tx.record_keys(transaction.AWAY)]
     old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
     for row in old:
-        tx.drop_record(AWAY, row.key)
+        tx.drop_record(transaction.AWAY, row.key)
     return len(old)
 
 
@@ -477,9 +458,9 @@ def _answered_by(body: dict[str, Any]) -> frozenset[str]:
     return frozenset(map(str, cast("list[Any]", found))) if isinstance(found, list) else frozenset()
 
 
-def _body(row: RecordRow) -> dict[str, Any]:
+def _body(row: transaction.RecordRow) -> dict[str, Any]:
     try:
-        return record_of(row).body
+        return transaction.record_of(row).body
     except errors.StoreCorruptError:
         return {}
 

@@ -20,21 +20,12 @@ from typing import Any, TypeVar
 from sayso import errors
 from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
+from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, anchor_of
 from sayso.stores.processes import BUSY, Bell, Watched, Watcher, forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
-from sayso.stores.sqlite_file import (
-    DATABASE_ERRORS,
-    Connection,
-    close,
-    closed_at_forks,
-    connect,
-    fault,
-    in_place,
-    is_busy,
-    opened,
-)
+from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
 from sayso.stores.sqlite_transaction import (
     ENTRY_COLUMNS,
     JOURNAL_TRIGGERS,
@@ -104,7 +95,7 @@ class SqliteStore(Watched, SqlStore):
         self._schemas = self._cache.schemas
         self._bell = Bell()
         self._begin_afresh()
-        closed_at_forks(self)
+        sqlite_file.closed_at_forks(self)
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
@@ -130,7 +121,7 @@ class SqliteStore(Watched, SqlStore):
         """Close both connections; the caller holds both locks."""
         for connection in (self._writing, self._reading):
             if connection is not None:
-                close(connection)
+                sqlite_file.close(connection)
         self._writing = self._reading = None
 
     def after_fork(self) -> None:
@@ -143,7 +134,7 @@ class SqliteStore(Watched, SqlStore):
     def _writer(self) -> Connection:
         self._writing = connection = in_place(self._writing)
         if connection is None:
-            self._writing = connection = connect(self._path, JOURNAL_TRIGGERS)
+            self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
             self._cache = RowCache()  # the cached rows may be from another file
             self._schemas = self._cache.schemas
         return connection
@@ -151,7 +142,7 @@ class SqliteStore(Watched, SqlStore):
     def _reader(self) -> Connection:
         self._reading = connection = in_place(self._reading)
         if connection is None:
-            self._reading = connection = connect(self._path)
+            self._reading = connection = sqlite_file.connect(self._path)
         return connection
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -201,7 +192,7 @@ class SqliteStore(Watched, SqlStore):
 
     def __del__(self) -> None:
         for connection in filter(None, map(self.__dict__.get, ("_writing", "_reading"))):
-            close(connection)  # nobody else will
+            sqlite_file.close(connection)  # nobody else will
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -396,7 +387,7 @@ class SqliteStore(Watched, SqlStore):
 
     def scrub(self) -> bool:
         try:
-            with self._write_lock, opened(self._path) as connection:
+            with self._write_lock, sqlite_file.opened(self._path) as connection:
                 # Pages that were split or moved keep copies of their old content, which only VACUUM removes. After it,
                 # the log still has the old pages, so it is truncated.
                 connection.execute("VACUUM")
