@@ -23,7 +23,7 @@ from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
 from sayso.stores.review import rows_of
-from sayso.stores.transaction import digest_of, row_of
+from sayso.stores.transaction import digest_of, records_in, row_of
 
 __all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "verify"]
 
@@ -212,14 +212,10 @@ def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry])
 def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
     """Return the digests of the records that have rows in the journal, by chain."""
     found: dict[str, list[str]] = {}
-    for kind in RECORDS:
-        after = ""
-        while page := store.records(kind, after=after):
-            for record in page:
-                chain = chain_of(kind, record.key)
-                if run_id in {None, chain}:
-                    found.setdefault(chain, []).append(digest_of(row_of(record)))
-            after = page[-1].key
+    for record in (one for kind in RECORDS for one in records_in(store, kind)):
+        chain = chain_of(record.kind, record.key)
+        if run_id in {None, chain}:
+            found.setdefault(chain, []).append(digest_of(row_of(record)))
     return found
 
 

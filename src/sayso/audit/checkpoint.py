@@ -193,7 +193,7 @@ def checkpoint(store: Store, signer: Signer | None = None, *, since: History | N
         raise errors.StoreCorruptError(
             "the journal has content that sayso never writes; `sayso log --verify` says where"
         )
-    wrong = _problems(store, before, heads)
+    wrong = problems(store, before, heads)
     if wrong:
         raise errors.EvidenceError(
             f"no checkpoint was written, because it would hide a loss: {first_of(wrong)};"
@@ -236,17 +236,18 @@ def history(store: Store, *, since: History | None = None, trusted: str | None =
     return found
 
 
-def problems(store: Store, past: History) -> list[str]:
-    """Return the problems of the checkpoints and the missing rows that they name, one sentence each."""
-    return _problems(store, past, {head.run_id: head for head in store.heads()})
-
-
 def first_of(wrong: Sequence[str]) -> str:
     """Return the first problem and the number of further ones."""
     return wrong[0] if len(wrong) == 1 else f"{wrong[0]} (and {len(wrong) - 1:,} more)"
 
 
-def _problems(store: Store, past: History, heads: Mapping[str, Head]) -> list[str]:
+def problems(store: Store, past: History, heads: Mapping[str, Head] | None = None) -> list[str]:
+    """Return the problems of the checkpoints and the missing rows that they name, one sentence each.
+
+    `heads` are those of the store if they were just read.
+    """
+    if heads is None:
+        heads = {head.run_id: head for head in store.heads()}
     # Every row is looked up once. Afterwards the newest row of each chain is enough, because its link covers the rows
     # before it; `sayso.audit` finds changes to those.
     newest = dict[str, ExpectedRow]()

@@ -115,15 +115,6 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_json(entry: Entry, _: dict[str, Any], tool: str) -> str:
-    return dumps(entry_document(entry) | {"tool": tool or None}) + "\n"
-
-
-def _as_csv(entry: Entry, _: dict[str, Any], tool: str) -> str:
-    at = written(instant(entry.at))
-    return csv_row((*entry[:2], at, *entry[3:7], tool, *entry[7:]))
-
-
 def _as_ocsf(entry: Entry, detail: dict[str, Any], tool: str) -> str:
     activity = _ACTIVITIES.get(entry.event, _UPDATE)
     status, word = _STATUSES.get(entry.event, (None, None))
@@ -158,8 +149,10 @@ def _own_version() -> str:
 
 
 _LINES: dict[str, Callable[[Entry, dict[str, Any], str], str]] = {
-    "jsonl": _as_json, "csv": _as_csv, "ocsf": _as_ocsf,
-}  # fmt: skip
+    "jsonl": lambda entry, _, tool: dumps(entry_document(entry) | {"tool": tool or None}) + "\n",
+    "csv": lambda entry, _, tool: csv_row((*entry[:2], written(instant(entry.at)), *entry[3:7], tool, *entry[7:])),
+    "ocsf": _as_ocsf,
+}
 
 
 _PAGE = 200
