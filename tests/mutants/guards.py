@@ -378,7 +378,7 @@ MUTANTS = [
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a call is running only while its lease is renewed", "stores/program.py",
-        "if is_gone or is_lost(request, now, renewal):", "if is_gone:",
+        "if is_gone or _is_lost(request, now, renewal):", "if is_gone:",
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
     Mutant(

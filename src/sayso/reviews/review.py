@@ -7,70 +7,32 @@ nothing. `sayso.aio.Review` is the async version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, TypeVar
 
-from sayso import clock, config, errors, telemetry
+from sayso import audit, clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
 from sayso.model.canonical.json_tree import dump
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
-from sayso.model.request import LIVE, Call, Decision, Request, State, Verb, build_decision
-from sayso.model.reviewer import Identity, Reviewer
+from sayso.model.request import Call, Decision, Request, State, Verb, build_decision
+from sayso.model.reviewer import LOCAL, Delegation, Identity, Reviewer
 from sayso.model.schema import SchemaError
-from sayso.model.text import storable
-from sayso.reviews.teamwork import Teamwork, identity_of
+from sayso.model.teamwork import LONGEST, Comment, comments_in
+from sayso.model.text import is_blank, storable
+from sayso.reviews.search import RequestPage, Search, states_of
 from sayso.stores import processes
-from sayso.stores.base import Filter, Page, Store
+from sayso.stores.base import Filter, Store
 from sayso.stores.grants import Stop
-from sayso.stores.program import is_lost
-from sayso.stores.review import Search, requests_in
+from sayso.stores.program import change_due
+from sayso.stores.review import requests_in
 from sayso.stores.transaction import LEASE
 
 _MOST_EARLIER = 2_000
-
-
-@dataclass(frozen=True)
-class RequestPage(Page):
-    """A page of a list. A `for` loop over it iterates the whole list and fetches further pages as needed.
-
-    If the list was requested with `limit=`, the loop ends with this page. A page is true if it has a request. It has no
-    length and no index, because both could mean the page or the list: `len(page.requests)` and `page.requests[0]` are
-    the page's, `Review.count(...)` counts the list.
-
-    Attributes:
-        requests: The requests of this page.
-        cursor: Where the next page begins; None at the end.
-    """
-
-    following: Callable[[str], RequestPage] | None = field(default=None, repr=False, compare=False)
-
-    def __iter__(self) -> Iterator[Request]:
-        yield from self.requests
-        page = self
-        while page.cursor is not None and page.following is not None:
-            page = page.following(page.cursor)
-            yield from page.requests
-
-    def __bool__(self) -> bool:
-        return bool(self.requests)
-
-    if not TYPE_CHECKING:  # type checkers know that there is neither
-
-        def __len__(self) -> NoReturn:
-            raise TypeError(
-                "a page has no length; use len(page.requests) for this page, Review.count(...) for the whole list"
-            )
-
-        def __getitem__(self, index: Any) -> NoReturn:
-            raise TypeError(
-                f"a page has no index; use page.requests[{index!r}] for this page, list(page) for the whole list"
-            )
 
 
 T = TypeVar("T")
@@ -78,7 +40,7 @@ T = TypeVar("T")
 _PAGE = 50
 
 
-class Review(Teamwork):
+class Review:
     """The verbs of a reviewer on one store.
 
     What a verb changes is durable on return, and a refused decision changes nothing. Verbs take `by=`, who decides, and
@@ -174,7 +136,7 @@ class Review(Teamwork):
         now = clock.now()
         claimer = Reviewer(claimed_by) if isinstance(claimed_by, str) else claimed_by
         wanted = Filter(
-            states=_states(state), run_id=run, name=tool, risk=risk, text=text, kind=kind,
+            states=states_of(state), run_id=run, name=tool, risk=risk, text=text, kind=kind,
             claimed_by=None if claimer is None else claimer.identity, at=None if self.sweeps else now,
         )  # fmt: skip
         return Search(wanted, agent, None if older_than is None else now - duration.parse(older_than))
@@ -208,13 +170,7 @@ class Review(Teamwork):
 
     def _as_it_stands(self, request: Request) -> Request:
         """Return the request that `Store.settle` would write, without writing."""
-        now, execution = clock.now(), request.execution
-        change = lifecycle.expire(request, now) or lifecycle.escalate(request, now)
-        is_started = change is None and request.state is State.RUNNING
-        if is_started and execution is not None:
-            is_gone = processes.is_gone(execution.worker)
-            if is_gone or is_lost(request, now, lambda: self.store.record(LEASE, request.id)):
-                change = lifecycle.abandon(request, is_lost=not is_gone)
+        change = change_due(request, clock.now(), lambda: self.store.record(LEASE, request.id))
         return request if change is None else change.request
 
     def find(self, request_id: str) -> str:
@@ -373,7 +329,7 @@ class Review(Teamwork):
         """
         who, roles = self._who(by), to.roles if isinstance(to, Reviewer) else None
         return self.store.assign(
-            self.find(request_id), who.identity, to=identity_of(to), to_roles=roles, roles=who.roles, force=force,
+            self.find(request_id), who.identity, to=_identity_of(to), to_roles=roles, roles=who.roles, force=force,
             channel=channel or self.channel,
         )  # fmt: skip
 
@@ -520,6 +476,86 @@ class Review(Teamwork):
         """Return who stopped every start, when and why; None if calls can start."""
         return self.store.stopped()
 
+    # -- work together ------------------------------------------------------------------------------------------
+
+    def comment(
+        self, request_id: str, text: str, *, by: Reviewer | str | None = None, channel: str | None = None
+    ) -> Request:
+        """Comment on a request in any state, for its other reviewers. Durable on return.
+
+        The journal stores it, with the names after an `@` as mentions. It decides nothing, is not sent to the program,
+        and values that are masked in the call are masked in it.
+
+        Raises:
+            ValueError: The text is empty or longer than 20,000 characters; nothing was written.
+        """
+        words = storable(text).strip()
+        if is_blank(words) or len(words) > LONGEST:
+            raise ValueError(f"a comment has 1 to {LONGEST:,} characters, not {len(words):,}; nothing was written")
+        who, whole = self._who(by), self.find(request_id)
+        return self.store.comment(whole, who.identity, text=words, channel=channel or self.channel)
+
+    def comments(self, request_id: str) -> Sequence[Comment]:
+        """Return the comments on a request, oldest first."""
+        request = self.get(request_id)
+        return comments_in(audit.entries(self.store, run_id=request.run_id, request_id=request.id))
+
+    def mentions(self, *, by: Reviewer | str | None = None) -> frozenset[str]:
+        """Return the ids of requests with a comment that mentions this reviewer, without a later comment by them.
+
+        While they stand in for somebody, mentions of that person count too.
+        """
+        return self.store.mentions(self._who(by).identity)
+
+    def delegate(
+        self, to: Reviewer | Identity | str, until: datetime | timedelta | str, *, by: Reviewer | str | None = None,
+        channel: str | None = None,
+    ) -> Delegation:  # fmt: skip
+        """Record that this reviewer is away and that `to` stands in. Durable on return.
+
+        `to` can then decide what is assigned to this reviewer, and sees it in lists together with the reviewer's
+        mentions. It gives no role and no vote: `to` decides in their own name, and only what they may decide anyway. It
+        ends automatically, replaces an earlier one, and is not followed further than one step.
+
+        Args:
+            to: Who stands in; a text is the name of a person of this machine.
+            until: An instant, a duration from now, or ISO 8601 (UTC if it has no offset): `"3d"`, `"2026-11-27 09:00"`.
+            by: Who is away.
+            channel: The channel, if it is not this review's.
+
+        Raises:
+            ConfigError: `until` is neither a time nor a duration.
+            ValueError: The time is past, or they named themselves; nothing was changed.
+        """
+        end = duration.until(until, self.store.now())
+        return self.store.delegate(
+            self._who(by).identity, to=_identity_of(to), until=end, channel=channel or self.channel
+        )  # fmt: skip
+
+    def end_delegation(self, *, by: Reviewer | str | None = None, channel: str | None = None) -> bool:
+        """Record that this reviewer is back; return whether they were away. Durable on return."""
+        return self.store.end_delegation(self._who(by).identity, channel=channel or self.channel)
+
+    def delegations(self) -> Sequence[Delegation]:
+        """Return the delegations that are in force."""
+        return self.store.delegations()
+
+    def snooze(
+        self, request_id: str, span: datetime | timedelta | str | None, *, by: Reviewer | str | None = None
+    ) -> Request:  # fmt: skip
+        """Hide a pending request from this reviewer's inbox for a while; None shows it again. Durable on return.
+
+        `span` may also be an instant, as in `delegate`. For everybody else the request is unchanged, and so is its end.
+        Raises `DecisionRefusedError` if it would expire before.
+        """
+        until = None if span is None else duration.until(span, self.store.now())
+        return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
+
+    def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:
+        """Return the ids of the requests that this reviewer has snoozed, and until when."""
+        now, found = self.store.now(), self.store.snoozes(self._who(by).identity)
+        return {request_id: until for request_id, until in found.items() if now < until}
+
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _who(self, by: Reviewer | str | None) -> Reviewer:
@@ -532,15 +568,15 @@ class Review(Teamwork):
         channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
         who, channel = self._who(by), channel or self.channel
-        words = None if comment is None else storable(comment)
         decision = build_decision(
-            verb=verb, by=who.identity, at=clock.now(), channel=channel, comment=words, fingerprint="",
+            verb=verb, by=who.identity, at=clock.now(), channel=channel, fingerprint="",
+            comment=None if comment is None else storable(comment),
             edited=edited is not None, answer=answer, again=again,
             held_for=self.undo_within if verb == "approve" else None,
         )  # fmt: skip
-        is_whole = isinstance(request_id, str) and len(request_id) == ID_LENGTH  # pyright: ignore[reportUnnecessaryIsInstance]
-        whole = request_id if is_whole else self.find(request_id)
-        after = self.store.decide(whole, decision, roles=who.roles, seen=seen, edited=edited)
+        if not isinstance(request_id, str) or len(request_id) != ID_LENGTH:  # pyright: ignore[reportUnnecessaryIsInstance]
+            request_id = self.find(request_id)
+        after = self.store.decide(request_id, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, channel)
 
 
@@ -556,21 +592,6 @@ def _must_be_id(given: object) -> None:
         raise TypeError(f"pass the id of one request, a string such as 'rq_3f61…', not {given!r}; nothing was done")
 
 
-def _states(state: State | str | Collection[State | str] | None) -> frozenset[State]:
-    if state is None:
-        return LIVE
-    if isinstance(state, str):
-        return frozenset() if state == "all" else frozenset({_state(state)})
-    return frozenset(map(_state, state))
-
-
-def _state(given: State | str) -> State:
-    try:
-        return State(given)
-    except ValueError:
-        from difflib import get_close_matches
-
-        near = get_close_matches(str(given), list(State), 1)
-        meant = f"did you mean '{near[0]}'?" if near else ""
-        known = ", ".join(State)
-        raise ValueError(f"unknown state {given!r}; {meant or f'known are {known}, and all'}") from None
+def _identity_of(who: Reviewer | Identity | str) -> Identity:
+    """Return the identity of a reviewer; a text is the name of a person of this machine."""
+    return Identity(LOCAL, who) if isinstance(who, str) else who.identity if isinstance(who, Reviewer) else who

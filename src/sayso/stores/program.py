@@ -27,14 +27,31 @@ T = TypeVar("T")
 Unwatch = Callable[[], None]
 
 
-def is_lost(request: Request, now: datetime, renewed: Callable[[], Record | None]) -> bool:
-    """Return whether the lease of a running call has ended; `renewed` returns its renewal, if there may be one."""
+def change_due(
+    request: Request, now: datetime, renewal: Callable[[], Record | None], gone: str | None = None
+) -> Transition | None:
+    """Return what time or the end of its worker has changed of a request, if anything.
+
+    Args:
+        renewal: Returns the renewal of its lease, if there is one.
+        gone: A worker that has certainly ended.
+    """
+    change, execution = transaction.lapsed(request, now), request.execution
+    if change is None and request.state is State.RUNNING and execution is not None:
+        is_gone = execution.worker == gone or processes.is_gone(execution.worker)
+        if is_gone or _is_lost(request, now, renewal):
+            change = lifecycle.abandon(request, is_lost=not is_gone)
+    return change
+
+
+def _is_lost(request: Request, now: datetime, renewal: Callable[[], Record | None]) -> bool:
+    """Return whether the lease of a running call has ended."""
     execution = request.execution
     span = None if execution is None else processes.lease_of(execution.worker)
     if span is None or execution is None or now < execution.started_at + span:
         return False
-    renewal = renewed()
-    return renewal is None or renewal.due is None or now >= renewal.due
+    found = renewal()
+    return found is None or found.due is None or now >= found.due
 
 
 def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
@@ -148,16 +165,12 @@ class RequestStore(ABC):
         if not tx.verify(request):
             raise altered(request_id)
         now = tx.now()
-        change, execution = transaction.lapsed(request, now), request.execution
-        if change is None and request.state is State.RUNNING and execution is not None:
-            is_gone = execution.worker == gone or processes.is_gone(execution.worker)
 
-            def renewal() -> Record | None:
-                row = tx.find_record(transaction.LEASE, request_id)
-                return None if row is None else transaction.record_of(row)
+        def renewal() -> Record | None:
+            row = tx.find_record(transaction.LEASE, request_id)
+            return None if row is None else transaction.record_of(row)
 
-            if is_gone or is_lost(request, now, renewal):
-                change = lifecycle.abandon(request, is_lost=not is_gone)
+        change = change_due(request, now, renewal, gone)
         if change is None:
             return request
         update(tx, change)

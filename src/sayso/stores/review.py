@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -199,61 +198,6 @@ def rows_of(
         if len(page) < _PAGE:
             return
         after = page[-1].run_id, page[-1].seq
-
-
-_CHUNK = 200
-
-
-@dataclass(frozen=True)
-class Search:
-    """A reviewer's search for requests.
-
-    Attributes:
-        wanted: The filter for the store.
-        agent: Only requests asked under this name or `issuer:name`, ignoring case and look-alike letters.
-        asked_by: Only requests asked at this instant or before.
-    """
-
-    wanted: Filter
-    agent: str | None = None
-    asked_by: datetime | None = None
-
-    def page(self, store: ReviewStore, *, cursor: str | None, limit: int, newest: bool) -> Page:
-        """Return a page; raises `ValueError` if the cursor is not from this list."""
-        if self._is_indexed:
-            return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
-        found: list[Request] = []
-        chunk = _CHUNK
-        while True:
-            page = store.list(self.wanted, cursor=cursor, limit=chunk or limit - len(found), newest=newest)
-            passing = [place for place, request in enumerate(page.requests) if self._passes(request)]
-            passing = passing[: limit - len(found)]
-            ends = page
-            if len(found) + len(passing) == limit and passing[-1] + 1 < len(page.requests):
-                # The cursor right after the last one; only a page that ends with it has that cursor.
-                ends = store.list(self.wanted, cursor=cursor, limit=passing[-1] + 1, newest=newest)
-                if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:
-                    chunk = 0  # a request changed meanwhile: read only as many as fit, which needs no such page
-                    continue
-            found += [page.requests[place] for place in passing]
-            cursor = ends.cursor
-            if cursor is None or len(found) == limit:
-                return Page(tuple(found), cursor)
-
-    def count(self, store: ReviewStore) -> int:
-        """Return how many requests match."""
-        if self._is_indexed:
-            return store.count(self.wanted)
-        return sum(map(self._passes, requests_in(store, self.wanted)))
-
-    @property
-    def _is_indexed(self) -> bool:
-        return self.agent is None and self.asked_by is None
-
-    def _passes(self, request: Request) -> bool:
-        if self.asked_by is not None and request.created_at > self.asked_by:
-            return False
-        return self.agent is None or request.requester.goes_by(self.agent)
 
 
 _LOOKED_THROUGH = 20
