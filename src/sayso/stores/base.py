@@ -82,13 +82,10 @@ class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
                 changed += self.settle(request_id).state is not before.state
         for record in self.records(ESCALATION, due_by=self.now()):
             with _leaving_altered("escalated"):
-                changed += self._escalate(record.key)
+                before, now = self.get(record.key), self.settle(record.key)
+                self.drop(ESCALATION, record.key)  # only after the write: if this is interrupted, it happens again
+                changed += now.escalated_at is not before.escalated_at
         return changed
-
-    def _escalate(self, request_id: str) -> bool:
-        before, now = self.get(request_id), self.settle(request_id)
-        self.drop(ESCALATION, request_id)  # only after the write: if this is interrupted, it happens again
-        return now.escalated_at is not before.escalated_at
 
 
 @contextmanager

@@ -379,11 +379,6 @@ def _asked_text(request: Request) -> str:
     return dumps(fields)
 
 
-def _escalation(packed: list[Any]) -> Escalation:
-    after, roles, people = packed
-    return Escalation(timedelta(microseconds=after), frozenset(roles), tuple(Identity(*person) for person in people))
-
-
 _identity = lru_cache(maxsize=1024)(Identity)  # cached, because a long list names the same few people and programs
 
 
@@ -445,7 +440,15 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
     else:
         masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
         subject = Call(row.tool, row.name, form, masked, row.digest, text, row.schema_digest)
+    escalation = None
+    if "escalation" in asked:
+        after, roles, people = asked["escalation"]
+        people = tuple(Identity(*person) for person in people)
+        escalation = Escalation(timedelta(microseconds=after), frozenset(roles), people)
     needed: list[Any] = asked.get("quorum") or [1]
+    plain = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
+    plain["redact"], plain["channels"] = tuple(plain["redact"]), tuple(plain["channels"])
+    plain["budgets"] = tuple((text, name) for text, name in plain["budgets"])
     return build_request(
         id=row.id,
         kind="call" if row.kind == "call" else "question",
@@ -459,22 +462,14 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         on_behalf_of=Identity(*asked["on_behalf_of"]) if "on_behalf_of" in asked else None,
         also_for=tuple(Identity(*person) for person in asked.get("also_for", ())),
         risk=row.risk,
-        escalation=_escalation(asked["escalation"]) if "escalation" in asked else None,
+        escalation=escalation,
         state=State(row.state),
         holds=row.holds is not None,
         edited=_edited(row, progress.get("edited"), subject),
         purged_at=instant(asked["purged"]) if "purged" in asked else None,
-        **_plain(asked),
+        **plain,
         **_progressed(progress),
     )
-
-
-def _plain(asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `_PLAIN`, with defaults."""
-    fields = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
-    fields["redact"], fields["channels"] = tuple(fields["redact"]), tuple(fields["channels"])
-    fields["budgets"] = tuple((text, name) for text, name in fields["budgets"])
-    return fields
 
 
 def _progressed(progress: dict[str, Any]) -> dict[str, Any]:

@@ -209,10 +209,15 @@ def _why_ended(tx: Transaction, grant_id: str, now: datetime, *, is_first: bool)
 
 
 def _no_room(tx: Transaction, request: Request, now: datetime) -> str | None:
+    """Return why a call has no room in a budget; None if it has in each, or was charged already."""
     for budget in _budgets(request):
-        why = _lack(budget, request, _takings(tx, budget, budget.account(request), now))
-        if why is not None:
-            return why
+        takings, amount = _takings(tx, budget, budget.account(request), now), budget.amount(request)
+        if takings is None:
+            return f"the account of the budget {budget} does not match the journal, or cannot be read"
+        if amount is None:
+            return f"the budget {budget} needs a number from 0 in args.{budget.path}"
+        if not _has_taken(takings, request) and _sum(takings, amount) > budget.limit:
+            return f"the budget {budget} has no room for it"
     return None
 
 
@@ -239,18 +244,6 @@ def give_back(tx: Transaction, request: Request) -> None:
 
 def _budgets(request: Request) -> Iterator[Budget]:
     return (Budget(text, name) for text, name in request.budgets)
-
-
-def _lack(budget: Budget, request: Request, takings: Sequence[Taking] | None) -> str | None:
-    """Return why a call has no room in a budget; None if it has, or was charged already."""
-    amount = budget.amount(request)
-    if takings is None:
-        return f"the account of the budget {budget} does not match the journal, or cannot be read"
-    if amount is None:
-        return f"the budget {budget} needs a number from 0 in args.{budget.path}"
-    if _has_taken(takings, request):
-        return None
-    return None if _sum(takings, amount) <= budget.limit else f"the budget {budget} has no room for it"
 
 
 def _has_taken(takings: Sequence[Taking], request: Request) -> bool:

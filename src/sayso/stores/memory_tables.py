@@ -107,10 +107,6 @@ class Tables(ABC):
         chain = self.chains.get(run_id)
         return chain[-1] if chain else None
 
-    def _is_decided(self, request_id: str) -> bool:
-        row = self.rows.get(request_id)
-        return row is not None and row.state not in NOT_DECIDED
-
     # -- runs ------------------------------------------------------------------------------------------------------
 
     def put_run(self, run: RunRecord) -> None:
@@ -146,17 +142,19 @@ class Tables(ABC):
 
     def ready_runs(self, names: Collection[str], limit: int) -> Sequence[str]:
         """Return the ids of runs that can continue; see `sayso.stores.program.ProgramStore.ready_runs`."""
-        found = [run for run in map(self.runs.__getitem__, self._open) if run.name in names and self._is_ready(run)]
+        found = list[RunRecord]()
+        for run in (run for run in map(self.runs.__getitem__, self._open) if run.name in names):
+            match run.state:
+                case RunState.PAUSED:
+                    waits_for = map(self.rows.get, self._waits.get(run.id, {}).values())
+                    is_ready = any(row is not None and row.state not in NOT_DECIDED for row in waits_for)
+                case RunState.RUNNING:
+                    is_ready = processes.is_free(run.holder)
+                case _:
+                    is_ready = True
+            if is_ready:
+                found.append(run)
         return [run.id for run in sorted(found, key=lambda run: run.updated_at)[:limit]]
-
-    def _is_ready(self, run: RunRecord) -> bool:
-        match run.state:
-            case RunState.PAUSED:
-                return any(map(self._is_decided, self._waits.get(run.id, {}).values()))
-            case RunState.RUNNING:
-                return processes.is_free(run.holder)
-            case _:
-                return True
 
     # -- records ---------------------------------------------------------------------------------------------------
 

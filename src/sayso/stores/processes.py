@@ -119,7 +119,6 @@ class Watcher:
         self._bell = bell
         self._version = version
         self._marks = marks
-        self._known: dict[str, int] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
@@ -135,7 +134,7 @@ class Watcher:
                 self._thread = started("sayso-watcher", self._run)
 
     def _run(self) -> None:
-        last, quiet = -1, 0
+        last, quiet, known = -1, 0, dict[str, int]()
         while True:
             with self._lock:  # so that `ensure` either finds this thread or starts another
                 if self._bell.is_idle:
@@ -146,7 +145,13 @@ class Watcher:
                 current = self._version()
                 if current != last:
                     last, quiet = current, 0
-                    self._ring_changed()
+                    # A request that is new here may have changed since its waiter looked, so it is rung once in any
+                    # case, and one that is gone because the file was replaced too. Hashes, under the existing id
+                    # objects, because there may be thousands.
+                    watched = self._bell.watched()
+                    marks = self._marks(watched)
+                    before, known = known, {one: hash(marks[one]) for one in watched if one in marks}
+                    self._bell.ring(one for one in watched if before.get(one) != known.get(one))
             except Exception:  # noqa: BLE001  whatever is wrong with the store, the waiters get the error when woken
                 last, quiet = -1, 0
                 self._bell.ring_all()
@@ -157,15 +162,6 @@ class Watcher:
                 self._is_slow, self._is_wanted = pace > BUSY, False
             if self._nudge.wait(pace):
                 self._nudge.clear()
-
-    def _ring_changed(self) -> None:
-        # A request that is new here may have changed since its waiter looked, so it is rung once in any case.
-        watched = self._bell.watched()
-        marks = self._marks(watched)
-        # Hashes, under the existing id objects, because there may be thousands.
-        before, self._known = self._known, {one: hash(marks[one]) for one in watched if one in marks}
-        # Also rings for a request that is gone because the file was replaced.
-        self._bell.ring(one for one in watched if before.get(one) != self._known.get(one))
 
 
 class Watched:
@@ -288,29 +284,22 @@ def _is_dead(pid: int) -> bool:
     return _fields(pid)[:1] in (["Z"], ["X"])
 
 
-def _machine() -> str:
-    # machine-id(5) says not to expose the id itself; a digest distinguishes machines as well.
-    known = _read("/etc/machine-id")
-    return hashlib.sha256(b"sayso/worker:" + known.encode()).hexdigest()[:12] if known else ""
-
-
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
     host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
+    # machine-id(5) says not to expose the id itself; a digest distinguishes machines as well.
+    machine = _read("/etc/machine-id")
+    machine = hashlib.sha256(b"sayso/worker:" + machine.encode()).hexdigest()[:12] if machine else ""
+    text = os.environ.get("SAYSO_LEASE")
+    lease = _DEFAULT_LEASE if not text else duration.option("SAYSO_LEASE", text)
+    if not _SHORTEST <= lease <= _LONGEST:
+        raise errors.ConfigError(f"SAYSO_LEASE={text} must be from 1 s to 1 d; nothing ran")
     # /proc/self, because /proc/PID may be another process if /proc belongs to another namespace.
     me = _Worker(
-        host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), _machine(),
-        f"{_chosen_lease().total_seconds():g}",
+        host, boot, _namespace("pid"), _namespace("time"), str(pid), _started("self"), _program("self"), machine,
+        f"{lease.total_seconds():g}",
     )  # fmt: skip
     return "/".join(me)
-
-
-def _chosen_lease() -> timedelta:
-    text = os.environ.get("SAYSO_LEASE")
-    span = _DEFAULT_LEASE if not text else duration.option("SAYSO_LEASE", text)
-    if not _SHORTEST <= span <= _LONGEST:
-        raise errors.ConfigError(f"SAYSO_LEASE={text} must be from 1 s to 1 d; nothing ran")
-    return span
 
 
 def current() -> str:
@@ -360,14 +349,6 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _is_own_proc() -> bool:
-    """Return whether /proc uses the process ids of this process's namespace, in which it may not have been mounted."""
-    try:
-        return os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
-    except OSError:
-        return False
-
-
 def is_gone(worker: str) -> bool:
     """Return whether a worker has certainly ended. Also False if that cannot be determined from here."""
     parts = worker.split("/")
@@ -382,7 +363,13 @@ def is_gone(worker: str) -> bool:
     pid = int(theirs.pid) if theirs.pid.isdigit() else 0
     if pid <= 0:
         return False
-    return not _exists(pid) or (_is_own_proc() and (_is_dead(pid) or _is_another(pid, theirs, mine)))
+    if not _exists(pid):
+        return True
+    try:  # /proc may not use the process ids of this process's namespace, in which it may not have been mounted
+        is_own_proc = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
+    except OSError:
+        is_own_proc = False
+    return is_own_proc and (_is_dead(pid) or _is_another(pid, theirs, mine))
 
 
 def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:

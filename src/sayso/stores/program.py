@@ -442,7 +442,12 @@ def _finished(
 ) -> Request | errors.SaysoError:
     found = changed(tx, request_id, lifecycle.finish, token=token, outcome=outcome)
     if isinstance(found, errors.SaysoError):
-        _note_late(tx, request_id, token, outcome)
+        # The outcome of a worker whose call a person or hook has resolved; the request does not change.
+        request = tx.load(request_id)
+        execution = request.execution
+        if execution is not None and execution.token == token and execution.resolved_by is not None:
+            detail = {"request": request_id, "state": outcome.state, "agrees": outcome.state == request.state.value}
+            tx.note(request.run_id, "late", request.requester, "program", detail)
         return found
     execution = found.execution
     ended = None if execution is None else execution.finished_at
@@ -458,16 +463,6 @@ def _finished(
     except errors.RunBusyError as refusal:
         return refusal
     return found
-
-
-def _note_late(tx: Transaction, request_id: str, token: str, outcome: Outcome) -> None:
-    """Write a worker's outcome after a person or hook has resolved its call; the request does not change."""
-    request = tx.load(request_id)
-    execution = request.execution
-    if execution is None or execution.token != token or execution.resolved_by is None:
-        return
-    detail = {"request": request_id, "state": outcome.state, "agrees": outcome.state == request.state.value}
-    tx.note(request.run_id, "late", request.requester, "program", detail)
 
 
 def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:

@@ -60,20 +60,12 @@ class Record:
 
     def __post_init__(self) -> None:
         for name, text in (("kind", self.kind), ("key", self.key)):
-            if not text or not _is_writable(text):
+            if not text or text.encode(errors="ignore").decode() != text:
                 raise ValueError(
                     f"the {name} of a record must be a valid, non-empty string, not {text!a}; nothing was written"
                 )
         if self.due is not None and self.due.tzinfo is None:
             raise ValueError(f"record {self.key!r} is due at {self.due}, which has no time zone; nothing was written")
-
-
-def _is_writable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class RecordRow(NamedTuple):
@@ -436,20 +428,16 @@ def update(tx: Transaction, transition: Transition) -> None:
         elif transition.event in _WAITS_AGAIN:
             tx.put_record(_waiting(request))
     if request.quorum.count > 1:
-        _note_votes(tx, request)
+        # Who has approved a request that needs further people, so that their lists find it without reading all.
+        if request.state is State.PENDING and request.votes:
+            body = {"by": [vote.by.folded for vote in request.votes]}
+            tx.put_record(row_of(Record(VOTED, request.id, body, request.expires_at)))
+        else:
+            drop_if_there(tx, VOTED, request.id)
     if transition.event in SILENT:
         return
     for channel in tx.record_keys(CHANNEL):
         _make_due(tx, channel, request)
-
-
-def _note_votes(tx: Transaction, request: Request) -> None:
-    """Record who has approved a request that needs further people, so that their lists find it without reading all."""
-    if request.state is State.PENDING and request.votes:
-        body = {"by": [vote.by.folded for vote in request.votes]}
-        tx.put_record(row_of(Record(VOTED, request.id, body, request.expires_at)))
-    else:
-        drop_if_there(tx, VOTED, request.id)
 
 
 def _make_due(tx: Transaction, channel: str, request: Request) -> None:
@@ -492,9 +480,11 @@ def changed(
         update(tx, ended)
         request = ended.request
     absent, seen = None, request
-    if person is not None and request.claimed_by is not None:
-        absent = _absent(tx, request, person, now)
-        seen = request if absent is None else replace(request, claimed_by=person)
+    claimed = request.claimed_by
+    if person is not None and claimed is not None and request.state is State.PENDING and not claimed.is_same(person):
+        delegate = stand_in(tx, claimed, now)
+        if delegate is not None and delegate.is_same(person):
+            absent, seen = claimed, replace(request, claimed_by=person)
     try:
         transition = rule(seen, now=now, **options)
     except errors.SaysoError as refusal:
@@ -502,19 +492,10 @@ def changed(
     if absent is not None:
         transition.detail["on_behalf_of"] = absent.qualified
         if transition.request.claimed_by == person and transition.event not in {"assigned", "claimed"}:
-            claimed = {"claimed_by": absent, "claimed_at": request.claimed_at}
-            transition = transition._replace(request=replace(transition.request, **claimed))
+            again = replace(transition.request, claimed_by=absent, claimed_at=request.claimed_at)
+            transition = transition._replace(request=again)
     update(tx, transition)
     return transition.request
-
-
-def _absent(tx: Transaction, request: Request, person: Identity, now: datetime) -> Identity | None:
-    """Return the reviewer who has claimed a request and is away, if this person stands in for them."""
-    claimed = request.claimed_by
-    if request.state is not State.PENDING or claimed is None or claimed.is_same(person):
-        return None
-    found = stand_in(tx, claimed, now)
-    return claimed if found is not None and found.is_same(person) else None
 
 
 def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transition | None], **options: Any) -> Request:
