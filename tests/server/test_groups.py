@@ -107,7 +107,7 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
         made[0].id: ["all others: 1"], made[3].id: ['all others: "EUR"'], made[4].id: ["7.2 times the median"]
     }  # fmt: skip
     assert [line.request for line in table.usual] == [made[at] for at in (1, 2, 5)]
-    gist = folded_row(made, clock.now()).gist
+    gist = folded_row(made, clock.now())["gist"]
     assert gist.startswith('order.amount 139.25 EUR + 12 USD in total · reason="late"')
 
 
@@ -126,7 +126,7 @@ def test_a_text_stands_out_by_its_folder_host_domain_or_form() -> None:
         odd = sample_call(arguments={"what": other})
         table = table_of([*made, odd], clock.now())
         assert [(line.request, [one.note for one in line.cells if one.note]) for line in table.odd] == [(odd, [why])]
-        assert folded_row([*made, odd], clock.now()).odd == 1
+        assert folded_row([*made, odd], clock.now())["odd"] == 1
     words = ["damaged", "arrived late", "box crushed, wet", "3 days late", "no"]
     assert not table_of([sample_call(arguments={"why": one}) for one in words], clock.now()).odd
 
@@ -167,7 +167,7 @@ def test_values_that_differ_under_a_mask_are_not_said_to_be_the_same(store: Stor
         same = [column.name for column in table.common if column.source == "argument"]
         assert same == [name for name in ("password", "order.token", "order.id", "at", "note", "currency")
                         if name not in hidden]  # fmt: skip
-        gist = folded_row(made, clock.now()).gist
+        gist = folded_row(made, clock.now())["gist"]
         assert [
             name for name in ("password", "order.token", "at") if f"{name} masked, not all the same" in gist
         ] == hidden
@@ -259,7 +259,7 @@ def test_a_table_has_so_many_columns_at_most_and_leaves_out_nothing() -> None:
     ):
         table = table_of([sample_call(arguments=arguments)] * 3, clock.now())
         assert [one.name for one in table.common if one.source == "argument"] == names
-        assert len(folded_row([sample_call(arguments=arguments)] * 3, clock.now()).gist) < 300
+        assert len(folded_row([sample_call(arguments=arguments)] * 3, clock.now())["gist"]) < 300
 
 
 def test_a_group_is_looked_for_once_and_shows_the_newest_comment(

@@ -16,7 +16,7 @@ from decimal import Context, Decimal
 from itertools import accumulate, chain, islice
 from posixpath import normpath
 from statistics import median
-from typing import Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote
 
 from sayso import clock
@@ -296,8 +296,16 @@ def _notes(column: Column) -> Sequence[str]:
     often, _, usual = max(shared, default=(0, 0, ""))
     if not _is_most(often, count):
         return [""] * count
-    example = next(tree for tree, one in zip(column.trees, traits, strict=True) if usual in one)
-    return _noted([usual in one for one in traits], _trait_of(usual, example))
+    if usual.endswith("/"):
+        shown = _brief(f"{usual}…")
+    elif usual.startswith("@"):
+        shown = _brief(f"…{usual}")
+    elif usual == _PLAIN:
+        shown = say("no sign such as / @ $")
+    else:
+        example = next(tree for tree, one in zip(column.trees, traits, strict=True) if usual in one)
+        shown = say("like %(shown)s", shown=_brief(example))
+    return _noted([usual in one for one in traits], shown)
 
 
 def _is_most(often: int, count: int) -> bool:
@@ -336,14 +344,6 @@ def _traits(tree: Json) -> list[str]:
     if _DIGIT.search(tree) and not _SPACE.search(tree):
         found.append(f"={_WORD.sub('w', tree)}")
     return found
-
-
-def _trait_of(trait: str, example: Json) -> str:
-    if trait.endswith("/"):
-        return _brief(f"{trait}…")
-    if trait.startswith("@"):
-        return _brief(f"…{trait}")
-    return say("like %(shown)s", shown=_brief(example)) if trait else say("no sign such as / @ $")
 
 
 def _brief(tree: Json) -> str:
@@ -478,74 +478,40 @@ def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
 # -- one row of a list ---------------------------------------------------------------------------------------------
 
 
-class FoldedRow(NamedTuple):
-    """Alike calls in a list.
-
-    Attributes:
-        id: The id of one of them, by which the others are found.
-        name: The function.
-        gist: The common values and the totals, in one line.
-        at, asked: When the first was asked.
-        expires, left: When the first of them expires.
-        is_to_me: Whether a comment on one of them mentions the reader.
-        warns: Whether something in one of them may deceive the eye.
-        odd: Number of them that stand out.
-    """
-
-    id: str
-    name: str
-    calls: int
-    gist: str
-    risk: str
-    level: str
-    requester: str
-    at: str
-    asked: str
-    expires: str
-    left: str
-    is_to_me: bool
-    warns: bool
-    odd: int
-
-
-def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str] = ()) -> FoldedRow:
-    """Return alike calls as one row of a list."""
+def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str] = ()) -> dict[str, Any]:
+    """Return alike calls as one row of a list; `to_me` are the requests with a comment that mentions the reader."""
     first = min(requests, key=lambda request: request.created_at)
     ends = min(request.expires_at for request in requests)
     risk, level = risk_of(first)
-    warned = [bool(card.cautions(request)) for request in requests]
+    warned = [bool(card.cautions(request)) for request in requests]  # whether something may deceive the eye
     columns = _arguments(requests)
     notes = [_notes(column) for column in columns if not column.is_common]
-    odd = sum(any(of_one) for of_one in zip(warned, *notes, strict=True))
-    return FoldedRow(
-        id=requests[0].id, name=escape(first.call.name), calls=len(requests), gist=_gist(columns), risk=risk,
-        level=level, requester=name_of(first.requester, 30), at=clock.written(first.created_at),
-        asked=ago(first.created_at, now), expires=clock.written(ends), left=time_left(ends, now),
-        is_to_me=any(request.id in to_me for request in requests), warns=any(warned), odd=odd,
-    )  # fmt: skip
+    return {
+        "id": requests[0].id,  # by which the others are found
+        "name": escape(first.call.name), "calls": len(requests), "gist": _gist(columns), "risk": risk, "level": level,
+        "requester": name_of(first.requester, 30), "at": clock.written(first.created_at),
+        "asked": ago(first.created_at, now), "expires": clock.written(ends), "left": time_left(ends, now),
+        "is_to_me": any(request.id in to_me for request in requests), "warns": any(warned),
+        "odd": sum(any(of_one) for of_one in zip(warned, *notes, strict=True)),  # how many stand out
+    }  # fmt: skip
 
 
 def _gist(columns: Sequence[Column]) -> str:
+    """Return the common values and the totals, in one line."""
     differing = _summed([column for column in columns if not column.is_common], columns)
-    said = chain(
-        (
-            say("%(name)s %(totals)s in total", name=one.name, totals=" + ".join(one.totals))
-            for one in differing
-            if one.totals
-        ),
-        (
-            f"{one.name}={_brief(as_amount(one.name, one.trees[0]))}"
-            if one.is_same
-            else say("%(name)s masked, not all the same", name=one.name)
-            for one in columns
-            if one.is_common
-        ),
-        (
-            say("%(count)s different %(name)s", count=len(set(one.texts)), name=one.name)
-            for one in differing
-            if not one.totals
-        ),
-    )
+    said = [
+        say("%(name)s %(totals)s in total", name=one.name, totals=" + ".join(one.totals))
+        for one in differing if one.totals
+    ]  # fmt: skip
+    said += [
+        f"{one.name}={_brief(as_amount(one.name, one.trees[0]))}" if one.is_same
+        else say("%(name)s masked, not all the same", name=one.name)
+        for one in columns if one.is_common
+    ]  # fmt: skip
+    said += [
+        say("%(count)s different %(name)s", count=len(set(one.texts)), name=one.name)
+        for one in differing if not one.totals
+    ]  # fmt: skip
     shown, room = list[str](), _GIST_ROOM
     for part in said:
         room -= len(part)
