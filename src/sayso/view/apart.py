@@ -96,16 +96,12 @@ def _column(name: str, calls: Sequence[dict[str, Json]]) -> list[_Value | None]:
     for tree in (call[name] for call in calls if name in call):
         shows.append(quoted if isinstance(tree, str) else str)
         if isinstance(tree, str):
-            texts.append(_without_gaps(tree))
+            lines = gathered(tree.split("\n"), is_empty) if tree.count("\n") > len("\n\n\n") else [tree]
+            texts.append("\n".join(empty_lines(line) if isinstance(line, int) else line for line in lines))
         else:
             texts.append(value(tree) if is_light(tree, _LIGHT) else brief(tree, _LIGHT // 10))
     values = iter([_Value(prefix, *one) for one in zip(texts, shows, _differences(texts), strict=True)])
     return [next(values) if name in call else None for call in calls]
-
-
-def _without_gaps(text: str) -> str:
-    lines = gathered(text.split("\n"), is_empty) if text.count("\n") > len("\n\n\n") else [text]
-    return "\n".join(empty_lines(line) if isinstance(line, int) else line for line in lines)
 
 
 def _line(values: Sequence[_Value], limit: int) -> str:

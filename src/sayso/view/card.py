@@ -35,15 +35,6 @@ from sayso.view.summary import (
 )
 
 _COMMENT_ROOM = 300
-_STATES = {
-    State.PENDING: later("pending"), State.APPROVED: later("approved"), State.RUNNING: later("running"),
-    State.DONE: later("done"), State.FAILED: later("failed"), State.UNKNOWN: later("unknown"),
-    State.REJECTED: later("rejected"), State.FEEDBACK: later("feedback"), State.ANSWERED: later("answered"),
-    State.CANCELLED: later("cancelled"), State.EXPIRED: later("expired"),
-}  # fmt: skip
-_BY = {state: f"{word} by %(who)s" for state, word in _STATES.items()}
-later("rejected by %(who)s")
-later("cancelled by %(who)s")
 _RISKS = frozenset({later("low"), later("medium"), later("high"), later("critical")})
 _NAMED = (later("waits again"), later("requester"), later("key"), later("context"), later("function"))
 _RESULT_ROOM = 1_000
@@ -65,7 +56,7 @@ def decided(request: Request, now: datetime) -> str:
             what = say("approved by %(who)s and not used in time", who=attribution(decision, now))
         return say("expired %(ago)s; %(what)s", ago=ago(end, now), what=what)
     if decision is None:
-        return say(_STATES[request.state])
+        return say(str(request.state))
     match decision.verb:
         case "approve":
             text = later("approved by %(who)s") if request.edited is None else later("approved with changes by %(who)s")
@@ -73,8 +64,10 @@ def decided(request: Request, now: datetime) -> str:
             text = later("sent back with feedback by %(who)s")
         case "answer":
             text = later("answered %(answer)s by %(who)s")
-        case "reject" | "cancel":
-            text = _BY[request.state]
+        case "reject":
+            text = later("rejected by %(who)s")
+        case "cancel":
+            text = later("cancelled by %(who)s")
     answer = _answer(decision) if decision.verb == "answer" else ""
     words = "" if decision.comment is None else f": {brief(decision.comment, _COMMENT_ROOM)}"
     return say(text, who=attribution(decision, now), answer=answer) + words
@@ -83,8 +76,8 @@ def decided(request: Request, now: datetime) -> str:
 def status_line(request: Request, now: datetime) -> str:
     """Describe the status of a request in one line."""
     if request.state is State.PENDING:
-        missing = f", {_more(request)}" if request.votes else ""
-        return say("pending, expires %(when)s", when=time_left(request.expires_at, now)) + missing
+        said = say("pending, expires %(when)s", when=time_left(request.expires_at, now))
+        return f"{said}, {missing_approvals(request.missing_votes)}" if request.votes else said
     is_granted = (
         request.state is not State.EXPIRED and request.decision is not None and request.decision.verb == "approve"
     )
@@ -98,8 +91,8 @@ def _answer(decision: Decision) -> str:
     return brief(answer, _COMMENT_ROOM)
 
 
-def _more(request: Request) -> str:
-    count = request.missing_votes
+def missing_approvals(count: int) -> str:
+    """Return how many more reviewers must approve."""
     return say_n("%(num)s more reviewer must approve", "%(num)s more reviewers must approve", count)
 
 
@@ -124,17 +117,14 @@ def _progress(request: Request, now: datetime) -> str:
             return say("started %(ago)s, OUTCOME UNKNOWN", ago=ago(execution.started_at, now))
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
-            return say(_STATES[request.state]) + when
+            return say(str(request.state)) + when
 
 
 def _started_before(execution: Execution) -> str:
     if execution.attempt == 0:
         return say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
-    return say(
-        "attempt %(attempt)s failed%(starts)s, it may be tried again",
-        attempt=execution.attempt,
-        starts=_starts(execution),
-    )
+    failed = later("attempt %(attempt)s failed%(starts)s, it may be tried again")
+    return say(failed, attempt=execution.attempt, starts=_starts(execution))
 
 
 def _starts(execution: Execution) -> str:
@@ -202,16 +192,12 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
             return ["  " + say("the question was %(gone)s", gone=gone)]
         return _columned({say("question"): subject.text}, 2, width, full=full)
     call = request.effective
-    rows = (
-        _columned(call.drawn, 4, width, full=full)
-        if gone is None
-        else ["    " + say("arguments were %(gone)s", gone=gone)]
-    )
-    return [
-        f"  {token(call.name, _VALUE_ROOM)}",
-        "    " + say("from %(tool)s", tool=token(call.tool, width - 14)),
-        *(rows or ["    " + say("(no arguments)")]),
-    ]
+    if gone is None:
+        rows = _columned(call.drawn, 4, width, full=full) or ["    " + say("(no arguments)")]
+    else:
+        rows = ["    " + say("arguments were %(gone)s", gone=gone)]
+    tool = say("from %(tool)s", tool=token(call.tool, width - 14))
+    return [f"  {token(call.name, _VALUE_ROOM)}", f"    {tool}", *rows]
 
 
 def _gone(request: Request) -> str | None:
@@ -268,12 +254,12 @@ def program_text(request: Request) -> str:
 
 def effect_cautions(others: Sequence[Request], now: datetime) -> list[str]:
     """Describe the status of other requests with the same effect, one sentence each."""
-    found = [
+    left_out = len(others) - _EFFECTS_SHOWN
+    found = [say("the same effect: %(count)s earlier requests", count=left_out)] if left_out > 0 else []
+    return found + [
         say("the same effect: %(id)s %(state)s", id=short(other.id), state=status_line(other, now))
         for other in others[-_EFFECTS_SHOWN:]
     ]
-    left_out = len(others) - len(found)
-    return [*([say("the same effect: %(count)s earlier requests", count=left_out)] if left_out else []), *found]
 
 
 def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
@@ -309,12 +295,8 @@ def cautions(request: Request) -> list[str]:
         if not (text.isascii() and text.isprintable()) or "\\" in text:
             found += [say("argument %(what)s", what=what) for what in warnings(request.effective.shown)]
         named |= {"function": subject.tool}
-    return found + [
-        say("the %(name)s %(what)s", name=say(name), what=what)
-        for name, text in named.items()
-        if text
-        for what in warnings(text)
-    ]
+    warned = [(name, what) for name, text in named.items() if text for what in warnings(text)]
+    return found + [say("the %(name)s %(what)s", name=say(name), what=what) for name, what in warned]
 
 
 def _hidden(request: Request) -> Iterator[str]:
@@ -340,9 +322,9 @@ def starts(request: Request) -> str | None:
     """Describe how often one approval can start the call, if not just once."""
     if request.idempotent:
         return say("again after each failure or unknown outcome: the program calls it idempotent")
-    return (
-        say("up to %(count)s times, again after each failure", count=request.retries + 1) if request.retries else None
-    )
+    if request.retries:
+        return say("up to %(count)s times, again after each failure", count=request.retries + 1)
+    return None
 
 
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
@@ -357,12 +339,8 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
         facts.append((say("risk"), say(risk) if risk in _RISKS else risk))
     facts += needs(request, now, room)
     if request.state is State.PENDING:
-        facts.append(
-            (
-                say("expires"),
-                say("%(when)s; no answer means no", when=time_left(request.expires_at, now)),
-            )
-        )
+        left = time_left(request.expires_at, now)
+        facts.append((say("expires"), say("%(when)s; no answer means no", when=left)))
     room = max([_FACT_ROOM, *(columns(name) + 1 for name, _ in facts)])
     return [f"  {padded(name, room)}{fact}" for name, fact in facts]
 
@@ -450,12 +428,11 @@ def kinds_of(schema: Schema, *, patterns: bool = True) -> dict[str, str]:
 
     Without `patterns`, no regular expression is shown, only that a text must have a certain form.
     """
-    return {escape(name): _described(schema, part, patterns=patterns) for name, part in schema.properties.items()}
-
-
-def _described(schema: Schema, part: Any, *, patterns: bool) -> str:
-    kind, words = kind_of(schema, part, patterns=patterns), description_of(part)
-    return f"{kind}: {words}" if words else kind
+    found: dict[str, str] = {}
+    for name, part in schema.properties.items():
+        kind, words = kind_of(schema, part, patterns=patterns), description_of(part)
+        found[escape(name)] = f"{kind}: {words}" if words else kind
+    return found
 
 
 def description_of(part: Any) -> str:

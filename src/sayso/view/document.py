@@ -14,7 +14,7 @@ from sayso.model.grant import BudgetUse, Grant
 from sayso.model.journal import Entry
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
-from sayso.model.reviewer import Escalation, Identity
+from sayso.model.reviewer import Identity
 from sayso.model.text import escape, later, say
 from sayso.view import card
 from sayso.view.summary import channel_name, columns, padded, token
@@ -89,7 +89,11 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         },
         "retries": request.retries,
         "idempotent": request.idempotent,
-        "escalation": None if request.escalation is None else _escalation(request, request.escalation),
+        "escalation": None if request.escalation is None else {
+            "at": _at(request.created_at + request.escalation.after), "roles": sorted(request.escalation.roles),
+            "people": [person.qualified for person in request.escalation.people],
+            "escalated_at": _at(request.escalated_at),
+        },
         "created_at": _at(request.created_at),
         "expires_at": _at(request.expires_at),
         "approval_expires_at": _at(request.approval_expires_at),
@@ -100,15 +104,6 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         "decision": None if request.decision is None else _decision(request.decision),
         "execution": None if request.execution is None else _execution(request.execution),
     }  # fmt: skip
-
-
-def _escalation(request: Request, escalation: Escalation) -> dict[str, Any]:
-    return {
-        "at": _at(request.created_at + escalation.after),
-        "roles": sorted(escalation.roles),
-        "people": [person.qualified for person in escalation.people],
-        "escalated_at": _at(request.escalated_at),
-    }
 
 
 def _subject(request: Request) -> dict[str, Any]:
@@ -186,25 +181,18 @@ def _row(entry: Entry, event: str) -> str:
     # The program's own steps use these channels only, so its issuer adds no information.
     issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
     who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
-    return f"{_when(entry.at)}  {event}  {who}{_detail(entry.detail)}"
-
-
-def _when(at: int) -> str:
     try:
-        return moment(instant(at))
+        when = moment(instant(entry.at))
     except (OverflowError, TypeError, ValueError):  # an altered row
-        return escape(str(at))
-
-
-def _detail(text: str) -> str:
+        when = escape(str(entry.at))
     try:
-        detail = json.loads(text)
+        detail = json.loads(entry.detail)
     except (TypeError, ValueError, RecursionError):
-        detail = text
-    if not isinstance(detail, dict):
-        return f"  {brief(str(detail), _ROOM)}"
-    parts = [_part(name, value) for name, value in cast("dict[str, Any]", detail).items() if name not in _SILENT]
-    return "".join(f"  {part}" for part in parts)
+        detail = entry.detail
+    parts = [brief(str(detail), _ROOM)]
+    if isinstance(detail, dict):
+        parts = [_part(name, value) for name, value in cast("dict[str, Any]", detail).items() if name not in _SILENT]
+    return "  ".join([when, event, who, *parts])
 
 
 def _part(name: str, value: Any) -> str:

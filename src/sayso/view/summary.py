@@ -132,7 +132,8 @@ class Layout:
         indent = "  " if width > NARROWEST else ""
         inside = width - len(indent)
         rows = self._items(parts, inside, 0 if ends is None else ends[0])
-        return [*_fitting(parts.opening, width), *(indent + row for row in rows), parts.closing]
+        begin = [parts.opening] if columns(parts.opening) <= width else wrapped(parts.opening, width)
+        return [*begin, *(indent + row for row in rows), parts.closing]
 
     def _items(self, parts: Parts, width: int, head: int) -> list[str]:
         missing = parts.size - len(parts.items)
@@ -213,10 +214,6 @@ def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
             rows.append("")
         rows[-1] += f" {text}" if rows[-1] else text
     return rows if all(columns(row) <= width for row in rows) else None
-
-
-def _fitting(text: str, width: int) -> list[str]:
-    return [text] if columns(text) <= width else list(wrapped(text, width))
 
 
 def _is_tall(tree: Json) -> bool:

@@ -30,13 +30,14 @@ from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.reviewer import LOCAL
 from sayso.model.run import RunRecord, RunState
 from sayso.model.teamwork import COMMENTED
-from sayso.model.text import escape, later, say, say_n, unisolated
+from sayso.model.text import escape, later, say, unisolated
 from sayso.runs.load import Span, load_run, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import known, render, rows_of
 from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
+from sayso.view import card
 from sayso.view.document import event_rows, moment
 from sayso.view.summary import channel_name, token
 
@@ -382,7 +383,7 @@ def _sentence(entry: Entry, detail: Mapping[str, Any]) -> str | None:
 def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:
     missing, attempt = detail.get("missing"), detail.get("attempt")
     if entry.event == "voted" and isinstance(missing, int):
-        yield say_n("%(num)s more reviewer must approve", "%(num)s more reviewers must approve", missing)
+        yield card.missing_approvals(missing)
     if isinstance(detail.get("on_behalf_of"), str):
         yield say("on behalf of %(who)s", who=", ".join(map(_name, detail["on_behalf_of"].split(", "))))
     if detail.get("again") is True:
