@@ -155,6 +155,12 @@ def _address(asked: dict[str, str]) -> str:
     return urlencode({name: value for name, value in asked.items() if value})
 
 
+def _filters_of(address: str) -> tuple[dict[str, str], str | None]:
+    """Return the filters and the cursor of an address (`Listing.here`)."""
+    given = dict(parse_qsl(address))
+    return {name: given.get(name, "") for name in FILTERS}, given.get("cursor")
+
+
 def inbox(context: RequestContext) -> Response:
     """Show the open requests: unknown outcomes, then pending ones, high risks first, then others; each oldest first."""
     listing, now = _listing(context, OPEN, fold=True), clock.now()
@@ -188,9 +194,8 @@ def queue_of(
     It goes on until it has one after the request that `can_follow` accepts. If the request is not among the first
     2,000 from the start of the address and the page after them, or `request_id` is empty, that is the first page.
     """
-    given = dict(parse_qsl(address))
-    asked = {name: given.get(name, "") for name in FILTERS}
-    first = found = _listing(context, WAITING, asked=asked, fold=fold, cursor=given.get("cursor"), size=LOOK)
+    asked, cursor = _filters_of(address)
+    first = found = _listing(context, WAITING, asked=asked, fold=fold, cursor=cursor, size=LOOK)
     while request_id and found.cursor is not None:
         after = [one.id for one in found.requests].index(request_id) + 1 if request_id in found else 0
         rest = found.requests[after:] if after else []
@@ -204,12 +209,12 @@ def queue_of(
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
     """Return the pending requests alike to one, with the filters and in the order of an inbox's address."""
-    request, given = context.review.get(request_id), dict(parse_qsl(address))
+    request = context.review.get(request_id)
     key = key_of(request)
     if key is None:
         return [request]
-    asked = {name: given.get(name, "") for name in FILTERS} | {"tool": request.call.tool, "state": "pending"}
-    search = _searched(context, WAITING, asked)
+    asked, _ = _filters_of(address)
+    search = _searched(context, WAITING, asked | {"tool": request.call.tool, "state": "pending"})
     found = list(islice((one for one in search.every() if key_of(one) == key), most))
     return sorted(found, key=_KEYS[search.order]) if search.order else found
 
@@ -239,11 +244,6 @@ def _listing(
         found, next_page, search.asked, [str(state) for state in State if state in offered], search.looked, cursor,
         "" if start == "." else start,
     )  # fmt: skip
-
-
-def all_of(context: RequestContext, lists: Lists, *, newest: bool = False) -> Iterator[Request]:
-    """Yield every request that matches the filters of the address, read page by page; raises `HTTPException`."""
-    return _searched(context, lists, _asked(context), newest=newest).every()
 
 
 def _searched(context: RequestContext, lists: Lists, asked: dict[str, str], *, newest: bool = False) -> _Search:
@@ -399,7 +399,9 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     if owner:
         yield lambda request: _is_assigned(request, owner)
     if by:
-        yield lambda request: any(_is_named(who, by) for who in _deciders(request))
+        yield lambda request: any(
+            _is_named(vote.by, by) for vote in (*request.votes, request.decision) if vote is not None
+        )
     if verb:
         if verb not in _VERBS:
             raise ValueError(
@@ -457,11 +459,6 @@ def _is_assigned(request: Request, name: str) -> bool:
     return claimed is not None and claimed.goes_by(name)
 
 
-def _deciders(request: Request) -> list[Identity]:
-    found = [vote.by for vote in request.votes]
-    return found if request.decision is None else [*found, request.decision.by]
-
-
 def _decided_at(request: Request) -> datetime:
     """Return when a request was decided; if it was not, when it expires."""
     return request.expires_at if request.decision is None else request.decision.at
@@ -487,7 +484,8 @@ def export(context: RequestContext) -> Response:
     kind: str = context.http.path_params["kind"]
     if kind not in _MEDIA:
         raise HTTPException(404, say("the history can be downloaded as csv or jsonl"))
-    rows = map(_row, islice(all_of(context, DECIDED, newest=True), _MOST_EXPORTED))
+    found = _searched(context, DECIDED, _asked(context), newest=True).every()
+    rows = map(_row, islice(found, _MOST_EXPORTED))
     # ASCII only: invisible and bidirectional characters appear as JSON escapes.
     cells = ([_cell(value) for value in row] for row in rows)
     lines = (

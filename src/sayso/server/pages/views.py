@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
@@ -28,38 +28,20 @@ _KIND, _LEAD = "view", "lead"
 _MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
 
 
-class View(NamedTuple):
-    """A saved view.
-
-    Attributes:
-        words: The filters, as the query string of the list.
-        is_shared: Whether everybody sees it.
-        is_removable: Whether the reader may remove it.
-    """
-
-    key: str
-    name: str
-    words: str
-    is_shared: bool
-    is_removable: bool
-
-
-def views_of(context: RequestContext) -> list[View]:
+def views_of(context: RequestContext) -> list[dict[str, Any]]:
     """Return a person's views and the shared ones, sorted by name. Records that were altered are left out."""
-    found: list[View] = []
+    found: list[dict[str, Any]] = []
     for is_shared in (False, True):
         with suppress(errors.StoreCorruptError):
             found += [
-                View(
-                    record.key,
-                    escape(str(record.body.get("name"))),
-                    _filters(str(record.body.get("words"))),
-                    is_shared,
-                    _may_change(context, record, is_shared=is_shared),
-                )
+                {
+                    "key": record.key, "name": escape(str(record.body.get("name"))), "is_shared": is_shared,
+                    "words": _filters(str(record.body.get("words"))),  # the query string of the list
+                    "is_removable": _may_change(context, record, is_shared=is_shared),
+                }
                 for record in context.settings.store.records(_kind(context, is_shared=is_shared), limit=_MOST)
-            ]
-    return sorted(found, key=lambda view: view.name.casefold())
+            ]  # fmt: skip
+    return sorted(found, key=lambda view: view["name"].casefold())
 
 
 def change_view(context: RequestContext) -> Response:
@@ -78,17 +60,14 @@ def change_view(context: RequestContext) -> Response:
         raise HTTPException(404, say("there is no such action"))
     name = " ".join(storable(context.field("name") or "").split())
     if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
-        raise HTTPException(
-            400,
-            say("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved", most=_LONGEST_NAME),
-        )
+        said = say("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved", most=_LONGEST_NAME)
+        raise HTTPException(400, said)
     key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
     known = store.record(kind, key)
     _must_be_allowed(context, known, is_shared=is_shared)
     if known is None and store.count_records(kind, _MOST) >= _MOST:
-        raise HTTPException(
-            400, say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
-        )
+        said = say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
+        raise HTTPException(400, said)
     view = Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded})
     if not (store.keep(view, only_new=True) if known is None else store.swap(known, view)):
         raise HTTPException(409, say("somebody saved or removed a view of this name just now; nothing was saved"))
