@@ -56,20 +56,21 @@ def currency_code(value: object) -> str | None:
 
 def amount_of(request: Request) -> Decimal:
     """Return the largest number among the arguments named as an amount, such as `amount`; 0 if there is none."""
-    return max((number.copy_abs() for number, _ in _found(request)), default=Decimal(0))
+    return _largest(request)[0].copy_abs()
 
 
 def amount_text(request: Request) -> str:
     """Return the largest amount, with its currency if an argument beside it names one; empty if there is none."""
-    number, unit = max(_found(request), key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
+    number, unit = _largest(request)
     if number == 0 or number.adjusted() > _MOST_DIGITS or number.adjusted() < -_MOST_DIGITS:
         return ""
     return f"{money(number)} {unit}" if unit else money(number)
 
 
-def _found(request: Request) -> Iterator[tuple[Decimal, str | None]]:
-    if request.kind == "call" and request.purged_at is None:
-        yield from _amounts(request.effective.arguments)
+def _largest(request: Request) -> tuple[Decimal, str | None]:
+    is_shown = request.kind == "call" and request.purged_at is None
+    amounts = _amounts(request.effective.arguments) if is_shown else ()
+    return max(amounts, key=lambda found: found[0].copy_abs(), default=(Decimal(0), None))
 
 
 def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tuple[Decimal, str | None]]:
@@ -126,12 +127,13 @@ def language_of(name: str, text: str) -> str | None:
 def in_sight(text: str) -> Markup:
     """Escape a text for a page, with long runs of spaces and empty lines collapsed so that they hide nothing."""
     lines = gathered(Markup.escape(text).split("\n"), lambda line: is_empty(line.striptags()))
-    return Markup("\n").join(
-        _EMPTY.format(empty_lines(line)) if isinstance(line, int) else _near(line) for line in lines
-    )
+    return Markup("\n").join(map(_near, lines))
 
 
-def _near(line: Markup) -> Markup:
+def _near(line: Markup | int) -> Markup:
+    """Return a line with its long runs of spaces collapsed, or a note in place of a number of empty lines."""
+    if isinstance(line, int):
+        return _EMPTY.format(empty_lines(line))
     return Markup(without_gaps(str(line), _SPACES))  # noqa: S704  the line is escaped already
 
 
@@ -213,7 +215,7 @@ def _lines(name: str, one: str, other: str) -> Sequence[Line]:
         ends = group[-1][2]
     found += [Line("…", Markup(""))] if ends < len(before) else []
     return [
-        Line(sign, _EMPTY.format(empty_lines(line)) if isinstance(line, int) else _near(line.text))
+        Line(sign, _near(line if isinstance(line, int) else line.text))
         for sign, lines in groupby(found, lambda line: line.sign)
         for line in gathered(lines, lambda line: line.sign != "…" and is_empty(line.text.striptags()))
     ]
@@ -399,8 +401,10 @@ def draw(name: str, tree: Json) -> Argument:
     if tag_in(tree) == "$secret":
         return Argument(name, "masked", value(tree))
     tree = as_amount(name, tree)
-    items = items_of(tree)
-    if items is not None and 0 < len(items) <= _MOST_ITEMS and all(map(_is_short, items)):
+    items = items_of(tree) or []
+    if 0 < len(items) <= _MOST_ITEMS and not any(
+        isinstance(item, dict | list) or len(str(item)) > _ITEM for item in items
+    ):
         few = (item if isinstance(item, str) and is_plain(item) and "," not in item else value(item) for item in items)
         return Argument(name, "list", value(tree), items=tuple(few))
     if tag_in(tree) == "$decimal":
@@ -440,7 +444,3 @@ def _with_host(text: str) -> Markup | None:
 def is_plain(text: str) -> bool:
     """Return whether a text needs no quotes: it hides nothing, has no extra spaces, and cannot be mistaken."""
     return bool(text) and text == escape(text) == " ".join(text.split()) and not _MISTAKEN.fullmatch(text)
-
-
-def _is_short(tree: Json) -> bool:
-    return not isinstance(tree, dict | list) and len(str(tree)) <= _ITEM

@@ -188,23 +188,18 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
 def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the empty field of a question's answer; a text gets an input of several lines."""
     builder = _Builder(schema)
-    made = (builder.argument(at, name, ABSENT) for at, name in enumerate(schema.names))
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
     found = list[Widget]()
-    for one in made:
-        given: dict[str, Any] = {"options": yes_no} if one.kind == "bool" else {}
-        if one.kind in {"text", "json"}:
-            given = {
-                "kind": "long" if one.kind == "text" else "json", "is_needed": not _may_be_empty(schema, one.name),
-            }  # fmt: skip
-        found.append(replace(one, said=say("answer"), **given))
+    for at, name in enumerate(schema.names):
+        one = replace(builder.argument(at, name, ABSENT), said=say("answer"))
+        if one.kind == "bool":
+            one = replace(one, options=yes_no)
+        elif one.kind in {"text", "json"}:
+            node = schema.resolved(schema.properties[name])
+            may_be_empty = node.get("minLength") == 0 or node.get("default") == ""
+            one = replace(one, kind="long" if one.kind == "text" else "json", is_needed=not may_be_empty)
+        found.append(one)
     return tuple(found)
-
-
-def _may_be_empty(schema: Schema, name: str) -> bool:
-    """Return whether the type of a question's answer explicitly allows an empty text."""
-    node = schema.resolved(schema.properties[name])
-    return node.get("minLength") == 0 or node.get("default") == ""
 
 
 class _Builder:
@@ -428,20 +423,16 @@ def _scalar(kind: Node, tree: Json) -> Widget | None:
     """Return the field of a single value; None if its type has no input."""
     match kind.get("type"):
         case "boolean":
-            return _bool(tree)
+            options = (("true", "true"), ("false", "false"))
+            if tree is None:
+                return Widget("bool", options=(("", say("choose…")), *options))
+            return Widget("bool", "true" if tree else "false", options=options) if isinstance(tree, bool) else None
         case "integer" | "number" as named:
             return _number(tree, kind, int if named == "integer" else int | float)
         case "string":
             return _string(tree, kind)
         case _:
             return None
-
-
-def _bool(tree: Json) -> Widget | None:
-    options = (("true", "true"), ("false", "false"))
-    if tree is None:
-        return Widget("bool", options=(("", say("choose…")), *options))
-    return Widget("bool", "true" if tree else "false", options=options) if isinstance(tree, bool) else None
 
 
 def _number(tree: Json, kind: Node, fitting: Any) -> Widget | None:

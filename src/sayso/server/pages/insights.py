@@ -327,10 +327,6 @@ _MONTHS = (
 )  # fmt: skip
 
 
-def _day(at: datetime) -> str:
-    return say(_MONTHS[at.month - 1], day=f"{at:%d}")
-
-
 class Chart(NamedTuple):
     """A chart for a template: columns, and grid lines with their height in percent and their label."""
 
@@ -345,7 +341,7 @@ def counts_chart(periods: Sequence[Period]) -> Chart:
     most = max((sum(count for _, count in counts) for counts in counted), default=0)
     if not most:
         return Chart()
-    names = [_day(period.begin) for period in periods]
+    names = [say(_MONTHS[begin.month - 1], day=f"{begin:%d}") for begin, _ in periods]
     said = [", ".join(f"{count} {say(kind)}" for kind, count in counts if count) for counts in counted]
     columns = [
         bar(name, "", counts, most, f"{name}: {one}") for name, counts, one in zip(names, counted, said, strict=True)

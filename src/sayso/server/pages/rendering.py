@@ -57,11 +57,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-_FOR_EVER = "public, max-age=31536000, immutable"
-_ASK_AGAIN = "no-cache"
-_WORKER = "sw.js"
 _SCRIPTS = ("page.js", "texts.js", "times.js", "card.js", "list.js", "app.js", "live.js", "bulk.js", "push.js")
-_JOINED = "inbox.js"
 
 
 class _Asset(NamedTuple):
@@ -76,7 +72,10 @@ def _all() -> tuple[str, dict[str, _Asset]]:
     """Return the digest of all files, and the files by name."""
     digest, found = hashlib.sha256(), dict[str, _Asset]()
     files = {path.name: path.read_bytes() for path in _FOLDER.iterdir()}
-    files[_JOINED] = _joined([files.pop(name) for name in _SCRIPTS])
+    # The first script is needed by the others; an error in one of these does not stop the rest.
+    first, *others = [files.pop(name) for name in _SCRIPTS]
+    rest = (b"try {\n%s} catch (error) { reportError(error); }\n" % one for one in others)
+    files["inbox.js"] = b"".join([first, *rest])
     for name, plain in sorted(files.items()):
         kind = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
         tag = hashlib.sha256(plain).hexdigest()
@@ -84,12 +83,6 @@ def _all() -> tuple[str, dict[str, _Asset]]:
         # mtime=0: every server of one version sends the same bytes.
         found[name] = _Asset(plain, gzip.compress(plain, 9, mtime=0), kind, tag[:32])
     return digest.hexdigest()[:16], found
-
-
-def _joined(scripts: Sequence[bytes]) -> bytes:
-    """Join scripts into one. The first is needed by the others; an error in one of these does not stop the rest."""
-    first, *others = scripts
-    return b"".join([first, *(b"try {\n%s} catch (error) { reportError(error); }\n" % one for one in others)])
 
 
 def asset_path(http: Http, name: str) -> str:
@@ -110,8 +103,9 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
         raise HTTPException(404)
     # A weak tag (`W/`), because both encodings of a file share it.
     tag = f'W/"{file.tag}"'
-    headers = {"etag": tag, "vary": "accept-encoding", "cache-control": _FOR_EVER if given == digest else _ASK_AGAIN}
-    if name == _WORKER:  # its scope is this inbox, not other applications of the same host
+    lasts = "public, max-age=31536000, immutable" if given == digest else "no-cache"
+    headers = {"etag": tag, "vary": "accept-encoding", "cache-control": lasts}
+    if name == "sw.js":  # its scope is this inbox, not other applications of the same host
         headers["service-worker-allowed"] = scope.get("root_path", "").removesuffix("static")
     if http.headers.get("if-none-match") == tag:
         await Response(status_code=304, headers=headers)(scope, receive, send)
@@ -180,8 +174,8 @@ def _environment() -> Environment:
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
-        "span": brief_span, "ago": _ago, "known": known, "described": _described, "channel": channel_name,
-        "in_sight": in_sight,
+        "span": brief_span, "ago": _ago, "known": known, "described": _described,
+        "channel": channel_name, "in_sight": in_sight,
     }  # fmt: skip
     return made
 

@@ -40,11 +40,6 @@ _MOST, _ERROR_ROOM = 1_000, 400
 _LONGEST_DEVICE, _LONGEST_KEY = 60, 2_000
 
 
-def settings(context: RequestContext) -> Response:
-    """Show the settings page."""
-    return page_of_settings(context)
-
-
 def send_test(context: RequestContext) -> Response:
     """Send a test message through a channel of the settings file, and show the result."""
     name, tables = context.form.get("channel", ""), config.channel_tables()
@@ -56,8 +51,8 @@ def send_test(context: RequestContext) -> Response:
     except Exception as error:  # noqa: BLE001  a channel is any code, on any network: show every error
         fault = escape(redaction.error_text(error, ())[:_ERROR_ROOM])
         said = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
-        return page_of_settings(context, status=502, said=said)
-    return page_of_settings(context, said=say("A test message went out through %(name)s.", name=escape(name)))
+        return settings(context, status=502, said=said)
+    return settings(context, said=say("A test message went out through %(name)s.", name=escape(name)))
 
 
 def set_language(context: RequestContext) -> Response:
@@ -72,16 +67,16 @@ def go_away(context: RequestContext) -> Response:
         to = person_named(context, context.field("to") or "")
         made = context.review.delegate(to, context.field("until") or "")
     except NotDoneError as refused:
-        return page_of_settings(context, status=422, away_fault=str(refused))
+        return settings(context, status=422, away_fault=str(refused))
     except (errors.ConfigError, ValueError) as fault:
-        return page_of_settings(context, status=422, away_fault=escape(str(fault)))
+        return settings(context, status=422, away_fault=escape(str(fault)))
     further, said = absence(made.to, context.review.delegations()), doubt_about(context.settings.store, made.to)
     if further:
         said = say(
             "%(name)s is %(away)s: a stand-in's own stand-in does not count.", name=name_of(made.to), away=further
         )
     if said is not None:
-        return page_of_settings(context, away_fault=said)
+        return settings(context, away_fault=said)
     return redirect(context.path("settings"))
 
 
@@ -91,7 +86,7 @@ def come_back(context: RequestContext) -> Response:
     return redirect(context.path("settings"))
 
 
-def page_of_settings(
+def settings(
     context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "", of_devices: str = ""
 ) -> Response:
     """Return the page, with a message about a channel (`said`), about being away, or about devices."""
@@ -184,8 +179,8 @@ def change_device(context: RequestContext) -> Response:
             push.test(device)
         except DeliveryError as fault:
             said = say("The test message did not go out: %(fault)s", fault=escape(str(fault)))
-            return page_of_settings(context, status=502, of_devices=said)
-        return page_of_settings(context, of_devices=say("A test message went out."))
+            return settings(context, status=502, of_devices=said)
+        return settings(context, of_devices=say("A test message went out."))
     raise HTTPException(404, say("there is no such action"))
 
 
@@ -197,13 +192,10 @@ def _add_device(context: RequestContext, push: Push) -> Response:
     try:
         device = push.add(context.reviewer, name, *sent)
     except DeviceRefusedError as fault:
-        return page_of_settings(context, status=422, of_devices=escape(str(fault)))
+        return settings(context, status=422, of_devices=escape(str(fault)))
     response = redirect(context.path("settings") + "#devices")
     set_cookie(context.http, response, DEVICE_COOKIE, device.key, lasts=LASTS)
     return response
-
-
-_NO_REASON = "rejected from a notification, without a reason"
 
 
 def decide_notified(context: RequestContext) -> Response:
@@ -221,7 +213,8 @@ def decide_notified(context: RequestContext) -> Response:
     undo = context.settings.undo_within
     review = Review(store, reviewer=context.reviewer, channel="push", sweeps=False, undo_within=undo)
     if verb == "reject":
-        review.reject(request.id, context.field("note") or _NO_REASON, seen=seen)
+        reason = context.field("note") or "rejected from a notification, without a reason"
+        review.reject(request.id, reason, seen=seen)
         return PlainTextResponse("")
     review.approve(request.id, seen=seen)
     return PlainTextResponse("" if undo is None else str(int(undo.total_seconds())))
