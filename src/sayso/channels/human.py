@@ -21,7 +21,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -46,6 +46,8 @@ from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.card import decided
 from sayso.view.summary import short
+
+_TEXT = Schema.of_type(str)
 
 
 class HumanInputRequest:
@@ -76,7 +78,7 @@ class HumanInputRequest:
         self.store = config.open_store(store)
         self._expires, self._quorum, self._risk = duration.parse(expires), Quorum(1, roles), risk
         frame = current_step()
-        self._asking = Asking(storable(question), _text(), scope.current(), "" if frame is None else frame.place)
+        self._asking = Asking(storable(question), _TEXT, scope.current(), "" if frame is None else frame.place)
         self._request: Request | None = None
         self._has_answered = False
         self._forgets: list[Callable[[], object]] = []
@@ -213,11 +215,6 @@ async def carried(request: HumanInputRequest, requester: Requester) -> str:
     return await request.response()
 
 
-@cache
-def _text() -> Schema:
-    return Schema.of_type(str)
-
-
 def _came_second(work: asyncio.Future[None]) -> bool:
     return not work.cancelled() and isinstance(work.exception(), AlreadyDecidedError | RequestExpiredError)
 
@@ -253,57 +250,43 @@ def human_in_the_loop(
     return Tool(ask_human, name=name, description=description, store=store)
 
 
-_POLL = 0.1
-_LONGEST = 65_536
+_POLL = 0.1  # seconds
+_LONGEST = 65_536  # bytes of a line
+_surplus = b""  # what a pipe has brought after the last line that was read
 
 
-class ReadCancelled(Exception):
-    """The read was cancelled because the line is no longer needed."""
+def _read_line(prompt: str, is_cancelled: Callable[[], bool]) -> str:
+    """Show the prompt on stderr and return the line of stdin that follows, without its end; empty if cancelled.
 
-
-class StdinReader:
-    """Reads lines from stdin, in one thread at a time. Surplus input from a pipe is kept for the next read."""
-
-    def __init__(self) -> None:
-        self._buffer = b""
-
-    def read_line(self, prompt: str, is_cancelled: Callable[[], bool]) -> str:
-        """Show the prompt on stderr and return the line that follows, without its end.
-
-        Args:
-            prompt: Shown verbatim.
-            is_cancelled: Polled about ten times a second; True cancels the read. Not polled if `input` is called.
-
-        Raises:
-            EOFError: Stdin has ended.
-            ReadCancelled: `is_cancelled` returned True.
-        """
-        fd = _fd()
-        if fd is None:
-            return input(prompt)
-        if os.isatty(fd):
-            self._buffer = b""
-            terminal.Screen.forget_typed()
-        with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
-            sys.stderr.write(prompt)
-            sys.stderr.flush()
-        while b"\n" not in self._buffer:
-            is_ready = False
-            while not is_ready:
-                if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
-                    time.sleep(_POLL)  # a read by a background process would stop it (SIGTTIN)
-                else:
-                    is_ready = bool(select.select([fd], [], [], _POLL)[0])
-                if is_cancelled():
-                    raise ReadCancelled  # any input that is available is left for the next read
-            piece = os.read(fd, 4096)
-            if not piece and not self._buffer:
-                raise EOFError
-            self._buffer += piece or b"\n"
-            if len(self._buffer) > _LONGEST and b"\n" not in self._buffer:
-                raise EOFError(f"a line of more than {_LONGEST:,} bytes")
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
+    `is_cancelled` is polled about ten times a second, but not if `input` is called. Raises `EOFError` at stdin's end.
+    """
+    global _surplus  # noqa: PLW0603  the turn at the terminal lets one thread at a time read
+    fd = _fd()
+    if fd is None:
+        return input(prompt)
+    if os.isatty(fd):
+        _surplus = b""
+        terminal.Screen.forget_typed()
+    with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+    while b"\n" not in _surplus:
+        is_ready = False
+        while not is_ready:
+            if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
+                time.sleep(_POLL)  # a read by a background process would stop it (SIGTTIN)
+            else:
+                is_ready = bool(select.select([fd], [], [], _POLL)[0])
+            if is_cancelled():
+                return ""  # nobody waits for it; any input that is available is left for the next read
+        piece = os.read(fd, 4096)
+        if not piece and not _surplus:
+            raise EOFError
+        _surplus += piece or b"\n"
+        if len(_surplus) > _LONGEST and b"\n" not in _surplus:
+            raise EOFError(f"a line of more than {_LONGEST:,} bytes")
+    line, _, _surplus = _surplus.partition(b"\n")
+    return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
 
 
 def _fd() -> int | None:
@@ -316,8 +299,7 @@ def _fd() -> int | None:
         return None
 
 
-_LOOK_AGAIN = 0.05
-_stdin = StdinReader()
+_LOOK_AGAIN = 0.05  # seconds
 
 
 async def console_requester(request: HumanInputRequest) -> None:
@@ -368,7 +350,7 @@ async def _typed(prompt: str, turn: threading.Lock) -> str:
 
     def work() -> None:
         try:
-            attempt = Attempt(_stdin.read_line(prompt, cancelled.is_set), None)
+            attempt = Attempt(_read_line(prompt, cancelled.is_set), None)
         except BaseException as error:  # noqa: BLE001  raised in the waiting task
             attempt = Attempt(None, error)
         turn.release()

@@ -234,25 +234,15 @@ async def metrics(http: Http) -> Response:
 
 
 def _answer(http: Http, text: Callable[[], bytes]) -> Response:
-    if not (_is_at_home(http) or _has_scrapers_token(http)) and principal_of(http).kind == "ask":
-        return PlainTextResponse("a token of the kind `ask` may not read /metrics\n", 403)
-    return Response(text(), media_type=_MEDIA)
-
-
-def _is_at_home(http: Http) -> bool:
-    """Return whether a client on this machine asks a server that serves this machine only."""
     settings = settings_of(http)
     # Behind a proxy on this machine every client looks local. An ASGI server that trusts X-Forwarded-For lets a client
     # choose its own address.
-    is_of_machine = settings.base_url is None and settings.who is None and "x-forwarded-for" not in http.headers
-    return is_of_machine and http.client is not None and http.client.host in LOOPBACK
-
-
-def _has_scrapers_token(http: Http) -> bool:
+    serves_machine = settings.base_url is None and settings.who is None and "x-forwarded-for" not in http.headers
+    is_at_home = serves_machine and http.client is not None and http.client.host in LOOPBACK
     wanted: bytes | None = http.app.state.metrics.token
     scheme, _, given = http.headers.get("authorization", "").partition(" ")
-    return (
-        wanted is not None
-        and scheme.casefold() == "bearer"
-        and hmac.compare_digest(given.strip().encode("utf-8", "replace"), wanted)
-    )
+    shown = given.strip().encode("utf-8", "replace") if scheme.casefold() == "bearer" else b""
+    is_scraper = wanted is not None and hmac.compare_digest(shown, wanted)
+    if not (is_at_home or is_scraper) and principal_of(http).kind == "ask":
+        return PlainTextResponse("a token of the kind `ask` may not read /metrics\n", 403)
+    return Response(text(), media_type=_MEDIA)
