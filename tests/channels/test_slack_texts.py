@@ -11,6 +11,7 @@ from sayso.channels.registry import Notification
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.testing import sample_call, sample_question
+from tests.channels.fake_slack import texts_in
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _MARKS = [
@@ -23,15 +24,6 @@ _AROUND = [
     "\ufeff{}\u3164", "a\u0300{}\u2028",
 ]  # fmt: skip
 PAYLOADS = [around.format(mark) for mark in _MARKS for around in _AROUND]
-
-
-def texts_in(thing: Any) -> list[dict[str, Any]]:
-    if isinstance(thing, list):
-        return [text for item in thing for text in texts_in(item)]
-    if not isinstance(thing, dict):
-        return []
-    here = [thing] if thing.get("type") in {"plain_text", "mrkdwn"} else []
-    return here + [text for item in thing.values() for text in texts_in(item)]
 
 
 def hostile(text: str) -> list[Request]:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -182,11 +182,14 @@ class Push(Channel):
             with suppress(errors.StoreCorruptError):  # a damaged record must not stop the other devices
                 found.append(Device.of(record))
         now, key = clock.now(), self.public_key() if found else ""
+        alive: list[Device] = []
         for one in found:
-            if _is_over(one, now) or one.record.body.get("vapid") != key:  # its service refuses another key
+            ends = one.record.due
+            if ends is None or ends <= now or one.record.body.get("vapid") != key:  # its service refuses another key
                 self._drop(one.key)
-        alive = [one for one in found if not _is_over(one, now) and one.record.body.get("vapid") == key]
-        return [one for one in alive if reviewer is None or one.reviewer.identity.is_same(reviewer.identity)]
+            elif reviewer is None or one.reviewer.identity.is_same(reviewer.identity):
+                alive.append(one)
+        return alive
 
     def remove(self, reviewer: Reviewer, key: str) -> bool:
         """Remove a device of this person; return whether it was theirs. Durable on return."""
@@ -392,10 +395,6 @@ def _libraries() -> tuple[Any, Any]:
 
 def _who(reviewer: Reviewer) -> Mapping[str, Any]:
     return {"issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles)}
-
-
-def _is_over(device: Device, now: datetime) -> bool:
-    return device.record.due is None or device.record.due <= now
 
 
 def _bytes(text: str) -> bytes:

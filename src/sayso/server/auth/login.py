@@ -176,8 +176,12 @@ async def oidc_finish(http: Http) -> Response:
             http,
             HTTPException(403, say("the provider signed nobody in: %(fault)s", fault=escape(answer["error"][:200]))),
         )
+    ask = partial(
+        _provider(http).reviewer, answer.get("code", ""), sender=answer.get("iss") or None, back=_redirect_uri(http),
+        nonce=flow["nonce"], verifier=flow["verifier"],
+    )  # fmt: skip
     try:
-        person = await _with_provider(http, partial(_person, http, answer, flow))
+        person = await _with_provider(http, ask)
     except SignInError as fault:
         refusal = _public_error(http, fault)
         raise (refusal if fault.is_away else _count_failure(http, refusal)) from fault
@@ -190,14 +194,6 @@ async def _with_provider(http: Http, ask: Callable[[], T]) -> T:
     """Run `ask` in one of a few threads, so that a provider that hangs does not take the pages' threads."""
     threads: CapacityLimiter = http.app.state.provider_threads
     return await to_thread.run_sync(ask, limiter=threads)
-
-
-def _person(http: Http, answer: dict[str, str], flow: dict[str, Any]) -> Reviewer:
-    provider = _provider(http)
-    provider.check_sender(answer.get("iss") or None)
-    return provider.reviewer(
-        answer.get("code", ""), back=_redirect_uri(http), nonce=flow["nonce"], verifier=flow["verifier"]
-    )
 
 
 def _flow(http: Http, state: str) -> dict[str, Any] | None:

@@ -271,14 +271,14 @@ class Provider:
                 self._metadata.get()["authorization_endpoint"], state=state, nonce=nonce, code_verifier=verifier
             )[0]
 
-    def check_sender(self, sender: str | None) -> None:
-        """Check the answer's `iss` parameter, if it or the metadata has one (RFC 9207); raises `SignInError`."""
+    def reviewer(self, code: str, *, sender: str | None, back: str, nonce: str, verifier: str) -> Reviewer:
+        """Exchange an authorization code for the person who signed in; raises `SignInError`.
+
+        `sender` is the answer's `iss` parameter, which is checked if it or the metadata has one (RFC 9207).
+        """
         names_itself = self._metadata.get().get("authorization_response_iss_parameter_supported") is True
         if (names_itself or sender is not None) and sender != self.oidc.issuer:
             raise SignInError(f"the answer came from {sender!r}")
-
-    def reviewer(self, code: str, *, back: str, nonce: str, verifier: str) -> Reviewer:
-        """Exchange an authorization code for the person who signed in; raises `SignInError`."""
         with self._client(back) as client:
             answer = self._asked(
                 lambda: client.fetch_token(self._metadata.get()["token_endpoint"], code=code, code_verifier=verifier)
