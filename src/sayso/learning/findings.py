@@ -18,19 +18,8 @@ from typing import Any, cast
 
 from sayso import clock
 from sayso.errors import ArgumentError, ConfigError
-from sayso.learning.proposals import (
-    FEWEST,
-    HASTE,
-    WRONG,
-    Case,
-    Proposal,
-    Share,
-    Values,
-    case_of,
-    propose,
-    proposed_and_approved,
-    span_of,
-)
+from sayso.learning import proposals
+from sayso.learning.proposals import FEWEST, HASTE, Case, Proposal, Share, Values, proposed_and_approved, span_of
 from sayso.model import redaction
 from sayso.model.canonical import display
 from sayso.model.canonical.json_tree import dumps
@@ -42,8 +31,6 @@ from sayso.mplp.confirm import round_facts
 from sayso.mplp.history import answer_of, export_of, find_confirm, secrets_of
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
-
-"""A decision that follows the request faster than this cannot be based on reading it."""
 
 PAIR_COLUMNS = ("id", "tool", "prompt", "chosen", "rejected", "reason", "decided_at")
 COLUMNS = (
@@ -240,7 +227,7 @@ class _Tool:
         people = {each.by.folded for each in decisions_by_person(request)}
         self.reviewers |= people
         if len(self.cases) < _MOST_CASES:
-            self.cases.append(case_of(request, people))
+            self.cases.append(proposals.case_of(request, people))
         self.risks |= {request.risk} if request.risk is not None else set()
         self.spans.append(span_of(request, decision))
         before, after = proposed_and_approved(request)
@@ -250,7 +237,7 @@ class _Tool:
             return
         self.approved += 1
         self.as_proposed += request.edited is None
-        self.went_wrong += request.state in WRONG
+        self.went_wrong += request.state in proposals.WRONG
         for name in changed(before, after):
             self.changed[name] += 1
             old, new = number_of(before.get(name)), number_of(after.get(name))
@@ -296,17 +283,13 @@ class _Counts:
             self.tools.setdefault(name, _Tool()).add(request, decision)
         if decision.verb in {"reject", "feedback", "cancel"}:
             words = reason_of(request)
-            key = _normalized(words)
+            # Without numbers and ids, so that the same reason for two cases compares equal.
+            parts = words[:_REASON_ROOM].casefold().strip(" .!").split()
+            key = " ".join("#" if any(letter.isdigit() for letter in part) else part for part in parts)
             if key in self.words or len(self.words) < _MOST_REASONS:
                 self.words.setdefault(key, words)
                 self.reasons[key] += 1
                 self.refused[key][name] += 1
-
-
-def _normalized(words: str) -> str:
-    """Normalize a reason, without numbers and ids, so that the same reason for two cases compares equal."""
-    parts = words[:_REASON_ROOM].casefold().strip(" .!").split()
-    return " ".join("#" if any(letter.isdigit() for letter in part) else part for part in parts)
 
 
 # -- the report ------------------------------------------------------------------------------------------------------
@@ -432,11 +415,13 @@ def report(
     counts, requests = _Counts(), decided(store, since=since, until=until, tool=tool)
     for request in islice(requests, most):
         counts.add(request)
-    candidates = [
-        _candidate(name, one)
-        for name, one in counts.tools.items()
-        if one.is_gate and one.decided >= FEWEST and one.as_proposed == one.decided
-    ]
+    candidates: list[Candidate] = []
+    for name, one in counts.tools.items():
+        if one.is_gate and one.decided >= FEWEST and one.as_proposed == one.decided:
+            approved, half = Share(one.as_proposed, one.decided), median_low(one.spans)
+            fields = {argument: known.described() for argument, known in one.arguments.items()}
+            risk, people = ", ".join(sorted(one.risks)), len(one.reviewers)
+            candidates.append(Candidate(name, risk, approved, people, half, half < HASTE, one.went_wrong, fields))
     edits = [
         Edit(name, argument, Share(count, one.approved), one.lowered[argument], one.raised[argument])
         for name, one in counts.tools.items()
@@ -449,9 +434,9 @@ def report(
         for key, count in _most_first(counts.reasons)
     ]
     gates = {name: one.cases for name, one in counts.tools.items() if one.is_gate}
-    proposals, not_proposed = tuple[Proposal, ...](), None
+    rules, not_proposed = tuple[Proposal, ...](), None
     try:
-        proposals = propose(store, gates, most=most)
+        rules = proposals.propose(store, gates, most=most)
     except ConfigError as error:
         not_proposed = str(error)
     return Report(
@@ -462,17 +447,9 @@ def report(
         stamps=tuple(sorted(stamps, key=lambda one: (not one.is_warning, -one.hasty.part))),
         reasons=tuple(reasons[:_REASONS_SHOWN]),
         more_reasons=max(0, len(reasons) - _REASONS_SHOWN),
-        proposals=proposals,
+        proposals=rules,
         not_proposed=not_proposed,
     )
-
-
-def _candidate(name: str, tool: _Tool) -> Candidate:
-    approved, half = Share(tool.as_proposed, tool.decided), median_low(tool.spans)
-    fields = {argument: known.described() for argument, known in tool.arguments.items()}
-    return Candidate(
-        name, ", ".join(sorted(tool.risks)), approved, len(tool.reviewers), half, half < HASTE, tool.went_wrong, fields
-    )  # fmt: skip
 
 
 def _most_first(counted: Counter[str]) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Exports decisions as training data: the protocol's samples, preference pairs, and table rows."""
+"""Rules that decisions suggest: derived from past calls, and replayed on the calls of a store before they are shown."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 
 HASTE = timedelta(seconds=3)
+"""A decision that follows the request faster than this cannot be based on reading it."""
 
 
 def span_of(request: Request, decision: Decision) -> timedelta:
@@ -360,7 +361,10 @@ def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
 def _allowing(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]:
     if len(cases) < FEWEST or median_low(case.seconds for case in cases) < HASTE.total_seconds():
         return  # decisions this fast prove little
-    values = _values(cases)
+    values: dict[str, Values] = {}
+    for case in cases:
+        for argument, value in case.arguments.items():
+            values.setdefault(argument, Values()).add(value)
     tests: dict[str, str] = {}
     for argument, known in values.items():
         if known.count < len(cases):
@@ -391,14 +395,6 @@ def _draft(
     people = frozenset[str]().union(*(case.people for case in cases))
     asked = [case.asked for case in cases]
     return Proposal(tool, verdict, Share(len(cases), len(cases)), len(people), min(asked), max(asked), free, text)
-
-
-def _values(cases: Sequence[Case]) -> dict[str, Values]:
-    found: dict[str, Values] = {}
-    for case in cases:
-        for name, value in case.arguments.items():
-            found.setdefault(name, Values()).add(value)
-    return found
 
 
 def _tests(argument: str, known: Values) -> Iterator[str]:
