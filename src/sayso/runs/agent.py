@@ -340,7 +340,15 @@ def model_of(given: object) -> Model:
 
 async def converse(agent: Agent, step: StepContext, prompt: str) -> str:
     """Ask the model, make the calls of its turn, and ask again with their results, until it answers with text."""
-    messages = _opening(agent, step, prompt)
+    place = f"{step.place}/system"
+    known = step.history.known.get(place)
+    if known is None:
+        known = {"system": agent.system_prompt() if callable(agent.system_prompt) else agent.system_prompt}
+        if known["system"] is not None:
+            step.history.put(place, known)
+    messages: list[Message] = [{"role": "user", "content": prompt}]
+    if known["system"] is not None:
+        messages.insert(0, {"role": "system", "content": known["system"]})
     for turn in range(agent.max_iters):
         reply = await _ask(agent, step, turn, messages)
         messages.append(reply.message)
@@ -348,17 +356,6 @@ async def converse(agent: Agent, step: StepContext, prompt: str) -> str:
             return reply.text
         messages += await _make_calls(agent, step, turn, reply.calls)
     raise Failed("MaxItersError", f"{agent.name} had no answer after {agent.max_iters} turns")
-
-
-def _opening(agent: Agent, step: StepContext, prompt: str) -> list[Message]:
-    place = f"{step.place}/system"
-    known = step.history.known.get(place)
-    if known is None:
-        known = {"system": agent.system_prompt() if callable(agent.system_prompt) else agent.system_prompt}
-        if known["system"] is not None:
-            step.history.put(place, known)
-    opening: list[Message] = [] if known["system"] is None else [{"role": "system", "content": known["system"]}]
-    return [*opening, {"role": "user", "content": prompt}]
 
 
 async def _ask(agent: Agent, step: StepContext, turn: int, messages: list[Message]) -> Reply:

@@ -273,14 +273,24 @@ class Definition:
         facts: dict[str, Any] = {"kind": self._ui_kind} if self._ui_kind is not None else {}
         if self._describe is not None:
             with _named("approval_description"):
-                facts["description"] = _text(self._describe(**chosen(self._describe)(masked)))
+                text = self._describe(**chosen(self._describe)(masked))
+                if not isinstance(text, str):
+                    raise TypeError(f"approval_description must return a string, not {type(text).__name__}")
+                facts["description"] = text
         if self._ui is None:
             return facts
         with _named("approval_ui"):
             ui: Any = self._ui
             if callable(ui) and not isinstance(ui, BaseModel):
                 ui = ui(**chosen(ui)(masked))
-            return _awaited(facts, ui) if inspect.isawaitable(ui) else {**facts, "ui": _card(ui)}
+            if not inspect.isawaitable(ui):
+                return {**facts, "ui": _card(ui)}
+
+        async def awaited() -> dict[str, Any]:
+            with _named("approval_ui"):
+                return {**facts, "ui": _card(await ui)}
+
+        return awaited()
 
     @property
     def redaction(self) -> Redaction:
@@ -415,11 +425,6 @@ _IS_PLAIN: dict[Any, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-async def _awaited(facts: dict[str, Any], ui: Any) -> dict[str, Any]:
-    with _named("approval_ui"):
-        return {**facts, "ui": _card(await ui)}
-
-
 @contextmanager
 def _named(option: str) -> Generator[None]:
     """Add the option's name to an error of its hook."""
@@ -427,12 +432,6 @@ def _named(option: str) -> Generator[None]:
         yield
     except Exception as error:
         raise HookError(option, error) from error
-
-
-def _text(description: Any) -> str:
-    if not isinstance(description, str):
-        raise TypeError(f"approval_description must return a string, not {type(description).__name__}")
-    return description
 
 
 def _card(ui: Any) -> Any:
@@ -457,24 +456,20 @@ def by_name(hook: Any, rest: str | None) -> Any:
 
 def _as_rule(policy: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a `requires_approval` callable into a rule with the same parameters."""
-    if inspect.iscoroutinefunction(policy):
 
-        @functools.wraps(policy)
-        async def rule_async(*args: Any, **kwargs: Any) -> Any:
-            return _verdict(await policy(*args, **kwargs))
-
-        return rule_async
+    async def awaited(answer: Any) -> Any:
+        return _verdict(await answer)
 
     @functools.wraps(policy)
     def rule(*args: Any, **kwargs: Any) -> Any:
         answer = policy(*args, **kwargs)
-        return _later(answer) if inspect.isawaitable(answer) else _verdict(answer)
+        return awaited(answer) if inspect.isawaitable(answer) else _verdict(answer)
 
-    return rule
+    @functools.wraps(policy)
+    async def rule_async(*args: Any, **kwargs: Any) -> Any:
+        return _verdict(await policy(*args, **kwargs))
 
-
-async def _later(answer: Any) -> Any:
-    return _verdict(await answer)
+    return rule_async if inspect.iscoroutinefunction(policy) else rule
 
 
 def _verdict(answer: Any) -> Any:

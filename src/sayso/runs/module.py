@@ -133,7 +133,14 @@ class Fields:
         try:
             fitted = self._adapter.validate_python(dict(values))
         except ValidationError as error:
-            raise SchemaError([_problem(one) for one in error.errors(include_input=False, include_url=False)]) from None
+            problems: list[str] = []
+            for one in error.errors(include_input=False, include_url=False):
+                # A custom validator's message may quote the value; pydantic's own messages do not.
+                is_own = one["type"] in {"value_error", "assertion_error"}
+                where = ".".join(str(part) for part in one["loc"])
+                message = "is refused by its own validator" if is_own else one["msg"]
+                problems.append(f"{where}: {message}" if where else message)
+            raise SchemaError(problems) from None
         return {name: fitted[name] if isinstance(fitted, dict) else getattr(fitted, name) for name in self.names}
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,13 +148,6 @@ class Fields:
         from pydantic_core import to_json
 
         return json.loads(to_json(dict(values), fallback=str, inf_nan_mode="strings"))
-
-
-def _problem(error: Mapping[str, Any]) -> str:
-    where = ".".join(str(part) for part in error["loc"])
-    # A custom validator's message may quote the value; pydantic's own messages do not.
-    message = "is refused by its own validator" if error["type"] in {"value_error", "assertion_error"} else error["msg"]
-    return f"{where}: {message}" if where else str(message)
 
 
 @dataclass(frozen=True)
@@ -368,28 +368,18 @@ def respond(saved: Any, response: Response) -> None:
         raise TypeError(f"cannot resume from {type(saved).__name__}: pass a ConfirmationRequired or a ResumeState")
     request_id = saved.confirmation_id
     store = config.store_with(request_id)
-    if store is None:
-        _note(request_id, response)
+    if store is None:  # a signal without a request: keep the response for the module that raised it
+        word = response.strip().lower() if isinstance(response, str) else None
+        if word in _YES | _NO:
+            respond_to_confirmation(request_id, approved=word in _YES)
+        elif response is not None:
+            status = None if word is None else "feedback"
+            respond_to_confirmation(request_id, approved=word is None, data=response, status=status)
         return
     record(store, store.settle(request_id), response)
     request, here = store.get(request_id), scope.current()
     if isinstance(request.subject, Call):
         here.adopted[request.subject.digest] = request_id
-
-
-def _note(request_id: str, response: Response) -> None:
-    """Keep the response to a signal without a request, for the module that raised it."""
-    if isinstance(response, str):
-        answer = response.strip().lower()
-        is_plain = answer in _YES | _NO
-        respond_to_confirmation(
-            request_id,
-            approved=answer in _YES,
-            data=None if is_plain else response,
-            status=None if is_plain else "feedback",
-        )
-    elif response is not None:
-        respond_to_confirmation(request_id, approved=True, data=response)
 
 
 T = TypeVar("T")

@@ -207,33 +207,6 @@ class _StoreView:
         return (run.name, run.state is RunState.RUNNING, len(steps), *states)
 
 
-def _store_views(runnables: Iterable[Runnable]) -> list[_StoreView]:
-    """Return the stores of these runnables, each with its runnables."""
-    found: dict[int, _StoreView] = {}
-    for runnable in runnables:
-        store = runnable.store
-        view = found.setdefault(id(store), _StoreView(store))
-        if view.runnables.setdefault(runnable.name, runnable) is not runnable:
-            raise errors.ConfigError(
-                f"two runnables are called {runnable.name!r}; a worker needs a different name for each"
-            )
-    if not found:
-        raise errors.ConfigError("a worker needs at least one runnable: a Tool, Agent or Workflow")
-    return list(found.values())
-
-
-def _tools_of(runnables: Iterable[Runnable]) -> set[str]:
-    """Return the names of all tools that these runnables may call."""
-    seen = dict[int, Definition]()
-    parts: list[Definition] = list(runnables)
-    while parts:
-        part = parts.pop()
-        if id(part) not in seen:  # an agent may call itself
-            seen[id(part)] = part
-            parts += part.parts().values()
-    return {part.name for part in seen.values() if part.kind == "tool"}
-
-
 _Key = tuple[_StoreView, str]
 
 
@@ -283,9 +256,22 @@ class Worker:
         if type(concurrency) is not int or concurrency < 1:
             raise errors.ConfigError(f"concurrency= takes a whole number of at least 1, not {concurrency!r}")
         self.is_cut_short = False
-        runnables = list(runnables)
-        self._views, self._limits = _store_views(runnables), limits or Limits()
-        tools = _tools_of(runnables)
+        self._limits = limits or Limits()
+        parts: list[Definition] = []
+        views: dict[int, _StoreView] = {}
+        for runnable in runnables:
+            parts.append(runnable)
+            store = runnable.store
+            view = views.setdefault(id(store), _StoreView(store))
+            if view.runnables.setdefault(runnable.name, runnable) is not runnable:
+                text = f"two runnables are called {runnable.name!r}; a worker needs a different name for each"
+                raise errors.ConfigError(text)
+        if not views:
+            raise errors.ConfigError("a worker needs at least one runnable: a Tool, Agent or Workflow")
+        self._views = list(views.values())
+        for part in parts:  # grows while it is read; an agent may call itself
+            parts += [below for below in part.parts().values() if all(below is not one for one in parts)]
+        tools = {part.name for part in parts if part.kind == "tool"}
         for name in sorted(self._limits.by_tool.keys() - tools):
             has = ", ".join(sorted(tools)) or "none"
             raise errors.ConfigError(f"limits= names the tool {name!r}, which no runnable has; their tools: {has}")
@@ -370,7 +356,7 @@ class Worker:
                 if self._has_room and not self._backlog and self._has_changed and self._pause == 0:
                     await self._look()
                 while self._has_room and self._backlog and not self.is_stopping:
-                    self._begin(self._next())
+                    self._begin_next()
                 if once and not self._going and not self._backlog and not self._has_changed:
                     break
                 await self._rest()
@@ -437,25 +423,24 @@ class Worker:
         is_early = known.due > time.monotonic() or (self._once and known.faults > 0)
         return key not in self._going and not known.is_changed and not is_early
 
-    def _next(self) -> _Key:
-        """Return the run to resume next: the oldest, unless other workers also take from the backlog."""
+    # -- resuming ----------------------------------------------------------------------------------------------
+
+    def _begin_next(self) -> None:
+        """Resume the next run of the backlog: the oldest, unless other workers also take from it."""
+        key = self._backlog[0]
         if self._has_company:
             # Each worker uses its own order. Two workers in the same order would compete for every run.
             key = min(self._backlog, key=lambda known: zlib.crc32(self._id + known[1].encode()))
-            self._backlog.remove(key)
-            return key
-        return self._backlog.popleft()
+        self._backlog.remove(key)
+        if key in self._going:
+            return
 
-    # -- resuming ----------------------------------------------------------------------------------------------
+        def on_settled(_: asyncio.Task[None]) -> None:
+            self._going.pop(key, None)
+            self._news.set()
 
-    def _begin(self, key: _Key) -> None:
-        if key not in self._going:
-            self._going[key] = task = asyncio.ensure_future(self._resume(key))
-            task.add_done_callback(lambda _: self._settled(key))
-
-    def _settled(self, key: _Key) -> None:
-        self._going.pop(key, None)
-        self._news.set()
+        self._going[key] = task = asyncio.ensure_future(self._resume(key))
+        task.add_done_callback(on_settled)
 
     async def _resume(self, key: _Key) -> None:
         """Resume a run if anything about it has changed, and report the result."""
