@@ -31,20 +31,8 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
+from sayso.runs import events
 from sayso.runs.definition import Definition
-from sayso.runs.events import (
-    ApprovalEvent,
-    Event,
-    Halt,
-    InteractionEvent,
-    OutputEvent,
-    RunStatus,
-    StartEvent,
-    entry_of,
-    event_of,
-    waiting_output,
-)
-from sayso.runs.events import plain as plain_json
 from sayso.stores.base import Filter, Store
 from sayso.stores.processes import Lease
 from sayso.stores.review import requests_in
@@ -59,7 +47,7 @@ class Deferred(NamedTuple):
     """A value that is serialized only if and when its run is saved; `write` returns its stored form."""
 
     value: Any
-    write: Callable[[Any], Any]
+    write: Callable[[], Any]
 
 
 class LostValue(NamedTuple):
@@ -71,20 +59,20 @@ class LostValue(NamedTuple):
 
 def live_value(value: Any, function: Callable[..., Any]) -> Deferred:
     """Wrap a function's result; its stored form has `form`, or else `plain` and the reason why it is `lost`."""
-    return Deferred(value, partial(_form_of, function))
 
+    def write() -> Body:
+        try:
+            form = canonical.encode({"value": value})
+            canonical.check_round_trip(form, _result_classes(function))
+        except ArgumentError as error:
+            reason = error.reason
+        except Exception as error:  # noqa: BLE001  raised by a value's own code, which must not invalidate the result
+            reason = f"raised {type(error).__name__} when it was recorded"
+        else:
+            return {"form": form.text}
+        return {"plain": events.plain(value), "lost": reason}
 
-def _form_of(function: Callable[..., Any], value: Any) -> Body:
-    try:
-        form = canonical.encode({"value": value})
-        canonical.check_round_trip(form, _result_classes(function))
-    except ArgumentError as error:
-        reason = error.reason
-    except Exception as error:  # noqa: BLE001  raised by a value's own code, which must not invalidate the result
-        reason = f"raised {type(error).__name__} when it was recorded"
-    else:
-        return {"form": form.text}
-    return {"plain": plain_json(value), "lost": reason}
+    return Deferred(value, write)
 
 
 def restored(stored: Any, function: Callable[..., Any]) -> Any:
@@ -110,19 +98,16 @@ def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
 
 def given_arguments(arguments: Mapping[str, Any]) -> Deferred:
     """Wrap the arguments of a run; a checkpoint raises `ArgumentError` if they have no canonical form."""
-    return Deferred(dict(arguments), _text_of)
-
-
-def _text_of(arguments: dict[str, Any]) -> str:
-    return canonical.encode(arguments).text
+    given = dict(arguments)
+    return Deferred(given, lambda: canonical.encode(given).text)
 
 
 def made_defaults(values: dict[str, Any]) -> Deferred:
     """Wrap the default parameters of a call; if they have no canonical form, a resumed run creates new ones."""
 
-    def write(value: dict[str, Any]) -> str | None:
+    def write() -> str | None:
         try:
-            return _text_of(value)
+            return canonical.encode(values).text
         except ArgumentError:
             return None
 
@@ -136,14 +121,11 @@ def result_shown(request: Request) -> Any:
 
 
 def _written(body: Body) -> str:
-    fields = dict(body)
-    for name, value in body.items():
-        if isinstance(value, Deferred):
-            fields[name] = value.write(value.value)
+    fields = {name: value.write() if isinstance(value, Deferred) else value for name, value in body.items()}
     try:
         return dumps(fields)
     except (TypeError, ValueError, RecursionError):  # the step must be recorded, whatever user data is attached to it
-        return dumps(plain_json(fields))
+        return dumps(events.plain(fields))
 
 
 def bodies(steps: Iterable[Step]) -> dict[str, Body]:
@@ -282,11 +264,11 @@ class RunHistory:
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
         self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
-        self.emit: Callable[[Event], None] | None = None
+        self.emit: Callable[[events.Event], None] | None = None
         self.acts_for: tuple[Identity, ...] = ()
         self.notes: dict[str, Body] = {}
         self.approved: dict[str, Request] = {}
-        self.pauses: list[tuple[tuple[int, ...], ApprovalEvent | InteractionEvent]] = []
+        self.pauses: list[tuple[tuple[int, ...], events.ApprovalEvent | events.InteractionEvent]] = []
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> RunHistory:
@@ -303,7 +285,7 @@ class RunHistory:
     def check_going(self) -> None:
         """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
         if self.is_stopping:
-            raise Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
+            raise events.Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -320,8 +302,8 @@ class RunHistory:
         """Return the pending events in the order of a model's turns and calls, and of a workflow's steps."""
         found: dict[str, list[Body]] = {}
         for _, event in sorted(self.pauses, key=itemgetter(0)):
-            name = "pending_approvals" if isinstance(event, ApprovalEvent) else "pending_interactions"
-            found.setdefault(name, []).append(entry_of(event))
+            name = "pending_approvals" if isinstance(event, events.ApprovalEvent) else "pending_interactions"
+            found.setdefault(name, []).append(events.entry_of(event))
         return found
 
     async def read_requests(self) -> None:
@@ -483,21 +465,21 @@ class StepContext:
         if request.run_id != self.history.run_id or is_elsewhere:
             raise AlteredRequestError(request.id, f"it was asked by another step than {self.path}, which waits for it")
 
-    def waits_for(self, request: Request) -> Halt:
+    def waits_for(self, request: Request) -> events.Halt:
         """Emit that the step waits for a person, and return the resulting `Halt`."""
         note: Body = {}
         for _, body in self.history.waiting():
             if body["waits"] == request.id:
                 note |= body.get("note") or {}  # from earlier calls of the run
         note |= self.history.notes.get(request.id, {})
-        event, is_call = event_of(request, note, self.path), request.kind == "call"
+        event, is_call = events.event_of(request, note, self.path), request.kind == "call"
         self.count("approvals:required" if is_call else "suspends:required")
         if self.history.emit is not None:
             self.history.emit(event)
         self.history.pauses.append((self.rank, event))
         what = request.prompt or event.runnable_name if is_call else request.question.text
         reason, text = "approval_required" if is_call else "input_required", f"{request.id} waits for a person: {what}"
-        return Halt("cancelled", reason, text, output=waiting_output(event), event=event)
+        return events.Halt("cancelled", reason, text, output=events.waiting_output(event), event=event)
 
     def count(self, what: str, n: int = 1) -> None:
         """Increment a counter of this step and of the steps above it."""
@@ -515,7 +497,7 @@ class StepContext:
         }  # fmt: skip
         return Occasion((self.history.run_id,), {}, self.history.acts_for, place=self.place, context=facts)
 
-    def record(self, status: RunStatus, *, value: Any = None, error: Body | None = None) -> None:
+    def record(self, status: events.RunStatus, *, value: Any = None, error: Body | None = None) -> None:
         """Add the end of this step to the history; the next checkpoint saves it."""
         body: Body = {
             "path": self.path, "name": self.runnable.name, "type": self.runnable.type,
@@ -530,16 +512,18 @@ class StepContext:
         """Emit the start of this step."""
         if self.history.emit is not None:
             kind, run_id = self.runnable.type, self.history.run_id
-            self.history.emit(StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
+            self.history.emit(events.StartEvent(run_id=run_id, path=self.path, runnable_type=kind, t0=self.t0))
 
-    def emit_end(self, status: RunStatus, output: Any = None, error: Body | None = None) -> None:
+    def emit_end(self, status: events.RunStatus, output: Any = None, error: Body | None = None) -> None:
         """Emit the end of this step; the end of the run itself is its output, which comes last."""
         if self.history.emit is not None and not self.is_outermost:
             self.history.emit(self.output_event(status, output, error))
 
-    def output_event(self, status: RunStatus, output: Any = None, error: Body | None = None) -> OutputEvent:
+    def output_event(
+        self, status: events.RunStatus, output: Any = None, error: Body | None = None
+    ) -> events.OutputEvent:
         """Return the event for the end of this step."""
-        return OutputEvent(
+        return events.OutputEvent(
             run_id=self.history.run_id, path=self.path, runnable_type=self.runnable.type, input=self.input,
             status=status, output=output, error=error, t0=self.t0, t1=clock.milliseconds(), usage=dict(self.usage),
             metadata=dict(self.metadata),
