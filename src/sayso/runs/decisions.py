@@ -138,19 +138,15 @@ async def answers(step: StepContext) -> dict[int, Any]:
             break  # it is asked again
         if request.state is not State.ANSWERED:
             raise step.waits_for(request) if request.state is State.PENDING else cancelled(step, request)
-        found[len(found)] = _answer_of(request, known.get("schema"))
+        form, schema = None if request.decision is None else request.decision.answer, known.get("schema")
+        answer = None if form is None else request.answer
+        if form is not None and schema is not None:
+            answer = Schema.of_json_answer(schema).validate(canonical.decode(form, {}))["answer"]
+        found[len(found)] = answer
         if "waits" in known:  # nothing waits there any more, so workers can skip it
             rest = {name: part for name, part in known.items() if name != "waits"}
             history.put(place, {**rest, "answered": request.id})
     return found
-
-
-def _answer_of(request: Request, schema: dict[str, Any] | None) -> Any:
-    if request.decision is None or request.decision.answer is None:
-        return None
-    if schema is None:
-        return request.answer
-    return Schema.of_json_answer(schema).validate(canonical.decode(request.decision.answer, {}))["answer"]
 
 
 async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
@@ -493,23 +489,19 @@ class DecisionTaker:
         extras = {name: value for name, value in fields.items() if value}
         if not approval.approved:
             self._review.reject(request.id, _reason_of(approval), by=approval.approver_id)
-        elif approval.expires_at is None:
-            self._approve(request, approval)
         else:
-            # Saved before the approval, because a crash in between must not leave an approval without its expiry.
-            history.put(place, {**before, "expires_at": extras["expires_at"]})
-            history.save_now()
+            if approval.expires_at is not None:
+                # Saved before the approval, because a crash in between must not leave an approval without its expiry.
+                history.put(place, {**before, "expires_at": extras["expires_at"]})
+                history.save_now()
             try:
-                self._approve(request, approval)
+                reason, changes = _reason_of(approval), approval.override_input
+                self._review.approve(request.id, by=approval.approver_id, changes=changes, comment=reason)
             except (errors.DecisionRefusedError, TypeError, ValueError):
-                history.put(place, before)  # it must not limit another person's approval
+                if approval.expires_at is not None:
+                    history.put(place, before)  # it must not limit another person's approval
                 raise
         history.put(place, extras)
-
-    def _approve(self, request: Request, approval: ApprovalResolution) -> None:
-        self._review.approve(
-            request.id, by=approval.approver_id, changes=approval.override_input, comment=_reason_of(approval)
-        )
 
     def stop_if_cancelled(self, step: StepContext) -> None:
         """Stop a run if one of its requests was cancelled; nothing more of it runs, whatever else was approved.
@@ -517,30 +509,25 @@ class DecisionTaker:
         Raises:
             Halt: A request was cancelled.
         """
-        for request in self._waited or ():
-            if request.state is State.CANCELLED and request.holds:
-                halt = cancelled(step, request)
-                _tell_cancelled(step, request, halt)
-                raise halt
-            if request.state is State.APPROVED:
-                step.history.approved[request.id] = request
-
-
-def _tell_cancelled(step: StepContext, request: Request, halt: Halt) -> None:
-    """Emit the end of a cancelled call, or record it if it is the run's own call."""
-    path = next((body["path"] for _, body in step.history.waiting() if body["waits"] == request.id), step.path)
-    event = event_of(request, path=path)
-    shown = event.input if isinstance(event, ApprovalEvent) else None
-    metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
-    if path == step.path:
-        step.input, step.metadata = shown, {**step.metadata, **metadata}
-    elif step.history.emit is not None:
-        step.history.emit(
-            OutputEvent(
+        history, waited = step.history, self._waited or ()
+        history.approved = {request.id: request for request in waited if request.state is State.APPROVED}
+        request = next((one for one in waited if one.state is State.CANCELLED and one.holds), None)
+        if request is None:
+            return
+        halt = cancelled(step, request)
+        path = next((body["path"] for _, body in history.waiting() if body["waits"] == request.id), step.path)
+        event = event_of(request, path=path)
+        shown = event.input if isinstance(event, ApprovalEvent) else None
+        metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
+        if path == step.path:  # it is the run's own call
+            step.input, step.metadata = shown, {**step.metadata, **metadata}
+        elif history.emit is not None:
+            end = OutputEvent(
                 run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
                 output=halt.output, t0=event.t0, t1=clock.milliseconds(), metadata=metadata,
-            )
-        )  # fmt: skip
+            )  # fmt: skip
+            history.emit(end)
+        raise halt
 
 
 def _reason_of(approval: ApprovalResolution) -> str | None:

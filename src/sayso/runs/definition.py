@@ -117,17 +117,6 @@ _OPTIONS: Mapping[str, _Option] = MappingProxyType({
 """The options of all three; `Definition` documents them."""
 
 
-def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all options by name; raise `ConfigError` for an invalid value."""
-    given = {**{name: option.default for name, option in _OPTIONS.items()}, **options}
-    for name, option in _OPTIONS.items():
-        value = given[name]
-        is_text = option.types is Collection and isinstance(value, str)
-        if (is_text or not isinstance(value, option.types)) and not (option.or_callable and callable(value)):
-            raise ConfigError(f"{name}= takes {option.takes}, not {value!r}")
-    return given
-
-
 def check_handler(handler: Callable[..., Any]) -> None:
     """Check that a handler is a function whose call has a start and an end.
 
@@ -188,7 +177,12 @@ class Definition:
 
     def __init__(self, *, name: str, function: Callable[..., Any], **options: Any) -> None:
         check_known(type(self).__name__, options, options_of(type(self)))
-        given = _read_options(options)
+        given = {**{option: read.default for option, read in _OPTIONS.items()}, **options}
+        for option, read in _OPTIONS.items():
+            value = given[option]
+            is_text = read.types is Collection and isinstance(value, str)
+            if (is_text or not isinstance(value, read.types)) and not (read.or_callable and callable(value)):
+                raise ConfigError(f"{option}= takes {read.takes}, not {value!r}")
         self.name, self.description, self.function = checked_name(name), given["description"], function
         self.type = self.kind.capitalize()  # in events and spans
         self.default_params = dict(given["default_params"] or {})
