@@ -32,17 +32,7 @@ from sayso.model.run import RunSnapshot, RunState
 from sayso.model.schema import Schema
 from sayso.model.text import storable
 from sayso.reviews import Review
-from sayso.runs.events import (
-    ApprovalEvent,
-    Halt,
-    NestedCallHeld,
-    OutputEvent,
-    QuestionAsked,
-    approval_note,
-    ended_output,
-    event_of,
-    plain,
-)
+from sayso.runs import events
 from sayso.runs.state import Body, RunHistory, StepContext, current_context, resolution_place, verb
 from sayso.stores.base import Store
 
@@ -81,7 +71,7 @@ def suspend(payload: dict[str, Any], *, kind: str = "suspend", response_schema: 
         raise ConfigError(f"the payload of suspend() cannot be written as JSON: {error}") from None
     if not isinstance(payload, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"the payload of suspend() must be a dict, not {type(payload).__name__}")
-    raise QuestionAsked(number, payload, kind, response_schema)
+    raise events.QuestionAsked(number, payload, kind, response_schema)
 
 
 def ask_user(question: str, options: list[str] | None = None) -> str:
@@ -149,7 +139,7 @@ async def answers(step: StepContext) -> dict[int, Any]:
     return found
 
 
-async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
+async def record_question(step: StepContext, asks: events.QuestionAsked) -> events.Halt:
     """Record a handler's question, and return the resulting `Halt`."""
     history, store, acts_for = step.history, step.history.store, step.history.acts_for
     secrets = secrets_among(step.runnable.gate, step.arguments()) or frozenset[str]()
@@ -176,7 +166,7 @@ async def record_question(step: StepContext, asks: QuestionAsked) -> Halt:
     return step.waits_for(held)
 
 
-async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
+async def record_held_call(step: StepContext, holds: events.NestedCallHeld) -> events.Halt:
     """Record that a function that the handler called waits, and return the resulting `Halt`."""
     store, request_id = step.history.store, holds.signal.confirmation_id
     request = await verb(store, store.get, request_id)
@@ -187,13 +177,13 @@ async def record_held_call(step: StepContext, holds: NestedCallHeld) -> Halt:
     return step.waits_for(request)
 
 
-def cancelled(step: StepContext, request: Request) -> Halt:
+def cancelled(step: StepContext, request: Request) -> events.Halt:
     """Return the `Halt` of a run that a person cancelled at this request."""
     if request.kind == "call":
         step.count("approvals:cancelled")
     comment = None if request.decision is None else request.decision.comment
     message = comment or signals.refused(request).message
-    return Halt("cancelled", "cancelled", message, output=ended_output("cancelled", request.id, message))
+    return events.Halt("cancelled", "cancelled", message, output=events.ended_output("cancelled", request.id, message))
 
 
 _CANCEL = "sayso.cancel"
@@ -385,8 +375,8 @@ class DecisionTaker:
         is_whole = history.was is not RunState.BROKEN
         if is_whole and mine and all(request.state in _SPENT for request in mine.values()):
             text, reason = f"the calls of {', '.join(mine)} were started before", "approval_already_claimed"
-            output = ended_output(reason, next(iter(mine)))
-            raise Halt("cancelled", reason, f"{text}; they are not started again", output=output)
+            output = events.ended_output(reason, next(iter(mine)))
+            raise events.Halt("cancelled", reason, f"{text}; they are not started again", output=output)
         taken = {request_id: self._take(request, history) for request_id, request in mine.items()}
         notes = {request_id: note for request_id, note in taken.items() if note is not None}
         for place, body in history.waiting():  # note it where the request waits too, so that the stored run matches
@@ -484,7 +474,7 @@ class DecisionTaker:
         ends = [at for at in (approval.expires_at, before.get("expires_at")) if at is not None]
         fields = {
             "decided_at": approval.decided_at, "expires_at": min(ends, default=None),
-            "metadata": plain(approval.metadata), "comment": approval.comment, "reason": approval.reason,
+            "metadata": events.plain(approval.metadata), "comment": approval.comment, "reason": approval.reason,
         }  # fmt: skip
         extras = {name: value for name, value in fields.items() if value}
         if not approval.approved:
@@ -516,13 +506,13 @@ class DecisionTaker:
             return
         halt = cancelled(step, request)
         path = next((body["path"] for _, body in history.waiting() if body["waits"] == request.id), step.path)
-        event = event_of(request, path=path)
-        shown = event.input if isinstance(event, ApprovalEvent) else None
-        metadata = {"approval": {**approval_note(request), "cancelled": True}} if request.kind == "call" else {}
+        event = events.event_of(request, path=path)
+        shown = event.input if isinstance(event, events.ApprovalEvent) else None
+        metadata = {"approval": {**events.approval_note(request), "cancelled": True}} if request.kind == "call" else {}
         if path == step.path:  # it is the run's own call
             step.input, step.metadata = shown, {**step.metadata, **metadata}
         elif history.emit is not None:
-            end = OutputEvent(
+            end = events.OutputEvent(
                 run_id=event.run_id, path=path, runnable_type=event.runnable_type, input=shown, status=halt.status,
                 output=halt.output, t0=event.t0, t1=clock.milliseconds(), metadata=metadata,
             )  # fmt: skip

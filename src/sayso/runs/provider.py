@@ -15,24 +15,8 @@ from typing import Any, cast
 
 import pydantic
 from pydantic_ai import exceptions, models
+from pydantic_ai import messages as wire
 from pydantic_ai.direct import model_request, model_request_stream
-from pydantic_ai.messages import (
-    ModelMessage,
-    ModelMessagesTypeAdapter,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    ModelResponseStreamEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    SystemPromptPart,
-    TextPart,
-    TextPartDelta,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.providers import infer_provider_class
@@ -80,7 +64,7 @@ class ProviderModel:
         has_streamed = False
         with self._faults():
             async with self._model() as model:
-                response: ModelResponse | None = None
+                response: wire.ModelResponse | None = None
                 if self._streams and _can_stream(model):
                     async with aclosing(self._streamed(model, history, parameters)) as pieces:
                         async for piece in pieces:
@@ -97,8 +81,8 @@ class ProviderModel:
             yield reply
 
     async def _streamed(
-        self, model: models.Model[Any], history: list[ModelMessage], parameters: models.ModelRequestParameters
-    ) -> AsyncGenerator[str | ModelResponse]:
+        self, model: models.Model[Any], history: list[wire.ModelMessage], parameters: models.ModelRequestParameters
+    ) -> AsyncGenerator[str | wire.ModelResponse]:
         """Yield pieces of text and finally the response; yield nothing if the provider does not stream."""
         text = _Text()
         has_begun = False
@@ -127,10 +111,10 @@ class ProviderModel:
                 raise ConfigError(f"the model {self.name!r} cannot be used: {error}") from error
         return self._local.model
 
-    def _reply(self, response: ModelResponse) -> Reply:
+    def _reply(self, response: wire.ModelResponse) -> Reply:
         if response.state != "complete":
             raise ModelError(self.name, f"broke off its reply ({response.state})")
-        parts = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        parts = [part for part in response.parts if isinstance(part, wire.ToolCallPart)]
         calls = [ModelCall(part.tool_call_id, part.tool_name, *read_arguments(part.args)) for part in parts]
         text = response.text or ""
         if not calls and not text and response.finish_reason in {"content_filter", "error", "length"}:
@@ -139,7 +123,7 @@ class ProviderModel:
         counters = {"turns": 1, "tokens:input": usage.input_tokens, "tokens:output": usage.output_tokens}
         if usage.cache_read_tokens:
             counters["tokens:cached"] = usage.cache_read_tokens
-        dumped: list[Any] = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+        dumped: list[Any] = wire.ModelMessagesTypeAdapter.dump_python([response], mode="json")
         try:
             json.dumps(dumped, ensure_ascii=False, allow_nan=False).encode()
         except ValueError as error:
@@ -170,11 +154,11 @@ class _Text:
     def __init__(self) -> None:
         self._last: int | None = None
 
-    def piece(self, event: ModelResponseStreamEvent) -> str:
+    def piece(self, event: wire.ModelResponseStreamEvent) -> str:
         match event:
-            case PartStartEvent(index=index, part=TextPart(content=content)):
+            case wire.PartStartEvent(index=index, part=wire.TextPart(content=content)):
                 pass
-            case PartDeltaEvent(index=index, delta=TextPartDelta(content_delta=content)):
+            case wire.PartDeltaEvent(index=index, delta=wire.TextPartDelta(content_delta=content)):
                 pass
             case _:
                 return ""
@@ -210,7 +194,7 @@ def _can_stream(model: models.Model[Any]) -> bool:
     return not isinstance(model, FunctionModel) or model.stream_function is not None
 
 
-def _is_cut_short(response: ModelResponse) -> bool:
+def _is_cut_short(response: wire.ModelResponse) -> bool:
     """Return whether a network stream ended without a finish reason.
 
     pydantic-ai treats a chat stream that just ends as complete, because some servers never send a reason. Such a stream
@@ -239,30 +223,30 @@ def _complaint(body: object) -> str:
     return str(body or "no reason given")[:_LONGEST]
 
 
-def _history(messages: Iterable[Message]) -> Generator[ModelMessage]:
+def _history(messages: Iterable[Message]) -> Generator[wire.ModelMessage]:
     """Yield pydantic-ai's messages; all messages between two replies form one request."""
-    parts: list[ModelRequestPart] = []
+    parts: list[wire.ModelRequestPart] = []
     for message in messages:
         if message["role"] != "assistant":
             parts.append(_part(message))
             continue
         if parts:
-            yield ModelRequest(parts=parts)
+            yield wire.ModelRequest(parts=parts)
             parts = []
         yield _response(message)
     if parts:
-        yield ModelRequest(parts=parts)
+        yield wire.ModelRequest(parts=parts)
 
 
-def _part(message: Message) -> ModelRequestPart:
+def _part(message: Message) -> wire.ModelRequestPart:
     match message["role"]:
         case "system":
-            return SystemPromptPart(content=message["content"])
+            return wire.SystemPromptPart(content=message["content"])
         case "user":
-            return UserPromptPart(content=message["content"])
+            return wire.UserPromptPart(content=message["content"])
         case "tool":
             outcome = "failed" if message.get("is_error") else "success"
-            return ToolReturnPart(
+            return wire.ToolReturnPart(
                 tool_name=message["name"],
                 content=message["content"],
                 tool_call_id=message["tool_call_id"],
@@ -272,20 +256,20 @@ def _part(message: Message) -> ModelRequestPart:
             raise ValueError(f"no message has the role {role!r}")
 
 
-def _response(message: Message) -> ModelResponse:
+def _response(message: Message) -> wire.ModelResponse:
     provider: dict[str, Any] = message.get("provider") or {}
     own = provider.get(_KEY)
     if own is not None:
         try:
-            (response,) = ModelMessagesTypeAdapter.validate_python([own])
+            (response,) = wire.ModelMessagesTypeAdapter.validate_python([own])
         except pydantic.ValidationError:
             pass  # from another version of pydantic-ai; the message itself has the same content
         else:
-            if isinstance(response, ModelResponse):
+            if isinstance(response, wire.ModelResponse):
                 return response
-    parts: list[ModelResponsePart] = [TextPart(content=message["content"])] if message["content"] else []
+    parts: list[wire.ModelResponsePart] = [wire.TextPart(content=message["content"])] if message["content"] else []
     parts += [
-        ToolCallPart(tool_name=call["name"], args=call["arguments"], tool_call_id=call["id"])
+        wire.ToolCallPart(tool_name=call["name"], args=call["arguments"], tool_call_id=call["id"])
         for call in message.get("tool_calls", [])
     ]
-    return ModelResponse(parts=parts)
+    return wire.ModelResponse(parts=parts)
