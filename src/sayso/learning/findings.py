@@ -120,25 +120,21 @@ def samples(
     """
     for request in decided(store, since=since, until=until, tool=tool):
         try:
-            rounds = (request,) if round_facts(request) is None else _rounds(store, request)
-            made = export_of(*rounds) if rounds else None
+            rounds = [request]
+            if round_facts(request) is not None:  # one sample covers all decided rounds of a Confirm
+                rounds = list(find_confirm(store, request.id).rounds)
+                while rounds and not _is_decided(rounds[-1]):
+                    rounds.pop()
+                if not rounds or rounds[-1].id != request.id:
+                    continue
+            made = export_of(*(one for one in rounds if one.purged_at is None))
         except _NO_SAMPLE as error:  # one invalid request must not end the whole export
             if unread is None:
                 _log.warning("no learning sample can be made from request %s: %s", request.id, error)
             else:
                 unread.append(request.id)
             continue
-        if made is not None:
-            yield made
-
-
-def _rounds(store: Store, request: Request) -> tuple[Request, ...]:
-    """Return all rounds up to this one if it is the last decided one; otherwise none: one sample covers all rounds."""
-    rounds = find_confirm(store, request.id).rounds
-    ended = [place for place, one in enumerate(rounds) if _is_decided(one)]
-    if not ended or rounds[ended[-1]].id != request.id:
-        return ()
-    return tuple(one for one in rounds[: ended[-1] + 1] if one.purged_at is None)
+        yield made
 
 
 def pairs(
@@ -173,28 +169,24 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield one flat row with the columns `COLUMNS` for each decision of a person; see `decided`."""
     for request in decided(store, since=since, until=until, tool=tool):
-        yield _row(request)
-
-
-def _row(request: Request) -> dict[str, Any]:
-    decision = decision_of(request)
-    row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {
-        "id": request.id, "kind": request.kind, "run": request.run_id, "risk": request.risk or "",
-        "requester": request.requester.qualified, "asked_at": clock.written(request.created_at),
-        "decided_at": clock.written(decision.at), "seconds": span_of(request, decision).total_seconds(),
-        "state": str(request.state), "verb": decision.verb, "label": label_of(request),
-        "is_edited": request.edited is not None, "reviewer": decision.by.qualified, "channel": decision.channel,
-        "votes": max(1, len(request.votes)), "reason": reason_of(request),
-    }  # fmt: skip
-    if isinstance(request.subject, Call):
-        before, after = proposed_and_approved(request)
-        row |= {"tool": request.call.tool, "edited": " ".join(changed(before, after)), "proposed": _json(before)}
-        if decision.verb == "approve":
-            row["approved"] = row["proposed"] if request.edited is None else _json(after)
-    else:
-        answer = answer_of(request)
-        row |= {"question": request.question.text, "answer": "" if answer is None else dumps(answer)}
-    return row
+        decision = decision_of(request)
+        row: dict[str, Any] = dict.fromkeys(COLUMNS, "") | {
+            "id": request.id, "kind": request.kind, "run": request.run_id, "risk": request.risk or "",
+            "requester": request.requester.qualified, "asked_at": clock.written(request.created_at),
+            "decided_at": clock.written(decision.at), "seconds": span_of(request, decision).total_seconds(),
+            "state": str(request.state), "verb": decision.verb, "label": label_of(request),
+            "is_edited": request.edited is not None, "reviewer": decision.by.qualified, "channel": decision.channel,
+            "votes": max(1, len(request.votes)), "reason": reason_of(request),
+        }  # fmt: skip
+        if isinstance(request.subject, Call):
+            before, after = proposed_and_approved(request)
+            row |= {"tool": request.call.tool, "edited": " ".join(changed(before, after)), "proposed": _json(before)}
+            if decision.verb == "approve":
+                row["approved"] = row["proposed"] if request.edited is None else _json(after)
+        else:
+            answer = answer_of(request)
+            row |= {"question": request.question.text, "answer": "" if answer is None else dumps(answer)}
+        yield row
 
 
 MOST = 100_000

@@ -13,7 +13,7 @@ target, and the arguments must match it. `sayso.model.edit` validates edits. A s
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -436,16 +436,6 @@ def _do(arguments: dict[str, Any]) -> Any:
     return action(arguments)
 
 
-def _awaited(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """Return the function as a coroutine function with the same name and parameters, so that it is the same tool."""
-
-    @wraps(function)
-    async def awaited(**arguments: Any) -> Any:
-        return await function(**arguments)
-
-    return awaited
-
-
 @contextmanager
 def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
     """Make the two calls run this action inside the block, in this task only."""
@@ -464,8 +454,13 @@ def is_ours(call: Call) -> bool:
 
 def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
     """Return the gate of one of the two calls; `options` are those of `Gate`."""
-    function = carry_out_plan if tool == PLAN_TOOL else use_target
-    return Gate(_awaited(function) if is_async else function, description=function.__doc__, **options)
+    function: Callable[..., Any] = carry_out_plan if tool == PLAN_TOOL else use_target
+
+    @wraps(function)  # with the same name and parameters, so that it is the same tool
+    async def awaited(**arguments: Any) -> Any:
+        return await function(**arguments)
+
+    return Gate(awaited if is_async else function, description=function.__doc__, **options)
 
 
 def target_of(call: Call) -> dict[str, Any]:

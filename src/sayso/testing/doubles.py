@@ -105,21 +105,17 @@ class ScriptedModel:
         number = sum(message["role"] == "assistant" for message in messages)
         if number >= len(self._turns):
             raise ModelError(self.name, f"has {len(self._turns)} turns in its script and was called once more")
-        reply = reply_of(await _resolved(self._turns[number], deepcopy(messages)), messages, model=self.name)
+        turn: object = self._turns[number]
+        if callable(turn):
+            turn = turn(deepcopy(messages))
+            if inspect.isawaitable(turn):
+                turn = await turn
+        if isinstance(turn, BaseException):
+            raise turn
+        reply = reply_of(turn, messages, model=self.name)
         for word in re.split(r"(?<=\s)(?=\S)", reply.text) if reply.text else ():
             yield word
         yield reply
-
-
-async def _resolved(turn: object, messages: list[Message]) -> object:
-    if callable(turn):
-        function: Callable[[list[Message]], object] = turn
-        turn = function(messages)
-        if inspect.isawaitable(turn):
-            turn = await turn
-    if isinstance(turn, BaseException):
-        raise turn
-    return turn
 
 
 _TOOL = "payments:pay"
