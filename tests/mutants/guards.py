@@ -201,7 +201,7 @@ MUTANTS = [
         "gates/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
     Mutant(
-        "a call fits its own types", "gates/options.py",
+        "a call fits its own types", "gates/hooks.py",
         "if problems := schema.misfits(arguments):", "if False:",
         "gates/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",
     ),

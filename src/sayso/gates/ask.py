@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config
@@ -56,7 +55,34 @@ class Asking:
         Raises:
             StoreError: The question could not be recorded.
         """
-        request = yield from self._found_or_asked(store, expires, quorum, risk)
+        wanted, digest = self._around._replace(quorum=quorum), self._subject.digest
+        left = wanted.adopted.get(digest)
+        finds = [] if left is None else [StoreCall(store.get, left)]
+        finds += [StoreCall(store.find, fingerprint(run_id, digest, self._at)) for run_id in wanted.run_ids]
+        for find in finds:
+            found: Request | None = yield find
+            if found is not None and is_due(found, clock.now()):
+                found = yield StoreCall(store.settle, found.id)
+            if found is None or not found.holds:
+                continue
+            lacks = wanted.lack_of(found) if found.state in {State.PENDING, State.ANSWERED} else None
+            if lacks is None:
+                request = found
+                break
+            yield StoreCall(store.withdraw, found.id, requester(), lacks)
+            wanted = wanted.joined(found)
+        else:
+            if wanted.pool is not None:
+                raise not_found_again("the question", wanted.pool)
+            now, run_id = clock.now(), wanted.run_ids[0]
+            new = Request(
+                id=new_request_id(), kind="question", run_id=run_id, fingerprint=fingerprint(run_id, digest, self._at),
+                place=self._at, subject=self._subject, requester=requester(), created_at=now, expires_at=now + expires,
+                approval_window=expires, quorum=wanted.quorum,
+                on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None, also_for=wanted.acts_for[1:],
+                process=None if wanted.has_name else processes.current(), risk=risk,
+            )  # fmt: skip
+            request = yield from open_request(store, new)
         if request.state is State.PENDING:
             self._here.raised[request.id] = None
         return request
@@ -83,49 +109,6 @@ class Asking:
         heard = self._here.occasions.get(self._occasion, 0)
         self._here.occasions[self._occasion] = max(heard, self._number + 1)
         return answer
-
-    def _found_or_asked(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
-        wanted, digest = self._around._replace(quorum=quorum), self._subject.digest
-        for find in self._finds(store):
-            found = yield StoreCall(find)
-            if found is not None and is_due(found, clock.now()):
-                found = yield StoreCall(store.settle, found.id)
-            if found is None or not found.holds:
-                continue
-            lacks = wanted.lack_of(found) if found.state in {State.PENDING, State.ANSWERED} else None
-            if lacks is None:
-                return found
-            yield StoreCall(store.withdraw, found.id, requester(), lacks)
-            wanted = wanted.joined(found)
-        if wanted.pool is not None:
-            raise not_found_again("the question", wanted.pool)
-        now, run_id = clock.now(), wanted.run_ids[0]
-        request = Request(
-            id=new_request_id(),
-            kind="question",
-            run_id=run_id,
-            fingerprint=fingerprint(run_id, digest, self._at),
-            place=self._at,
-            subject=self._subject,
-            requester=requester(),
-            created_at=now,
-            expires_at=now + expires,
-            approval_window=expires,
-            quorum=wanted.quorum,
-            on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
-            also_for=wanted.acts_for[1:],
-            process=None if wanted.has_name else processes.current(),
-            risk=risk,
-        )
-        return (yield from open_request(store, request))
-
-    def _finds(self, store: Store) -> Iterator[Callable[[], Request | None]]:
-        """Yield functions that find the requests that may answer this question."""
-        digest, left = self._subject.digest, self._around.adopted.get(self._subject.digest)
-        if left is not None:
-            yield partial(store.get, left)
-        for run_id in self._around.run_ids:
-            yield partial(store.find, fingerprint(run_id, digest, self._at))
 
 
 T = TypeVar("T")
@@ -211,7 +194,12 @@ def _asking(
     store: Store | str | None = None, **unknown: Any,
 ) -> Effects[Any]:  # fmt: skip
     check_known("ask", unknown, AskOptions.__optional_keys__ | {"type", "choices"})
-    span, quorum = _checked(question, expires, roles, risk, store)
+    if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise ConfigError(f"ask() takes a question as a string, not {question!r}")
+    if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  the same
+        raise ConfigError(f"risk= takes a string, not {risk!r}")
+    config.check_store(store)
+    span, quorum = duration.option("expires", expires), quorum_of(1, roles)
     question, schema = storable(question), _schema(_answer_type(type, choices))
     _lately.append(schema)
     block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
@@ -234,18 +222,6 @@ def _asking(
         raise
     finally:
         waiter.close()
-
-
-def _checked(
-    question: object, expires: timedelta | str, roles: Collection[str], risk: object, store: object
-) -> tuple[timedelta, Quorum]:
-    """Check the options before anything is asked."""
-    if not isinstance(question, str):
-        raise ConfigError(f"ask() takes a question as a string, not {question!r}")
-    if risk is not None and not isinstance(risk, str):
-        raise ConfigError(f"risk= takes a string, not {risk!r}")
-    config.check_store(store)
-    return duration.option("expires", expires), quorum_of(1, roles)
 
 
 def _answer_type(type: Any, choices: Sequence[Any] | None) -> Any:

@@ -6,6 +6,7 @@ decides how a call waits. Invariant: a held call runs only through `execute`, or
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +33,7 @@ from sayso.gates.hooks import (
     under_record,
 )  # fmt: skip
 from sayso.gates.options import Gate
-from sayso.gates.outcome import asked_before, find_keyed, judged, mark_unknown, outcome_of, replay, warn_of_late_end
+from sayso.gates.outcome import asked_before, find_keyed, judged, mark_unknown, outcome_of, replay
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
@@ -291,7 +292,6 @@ def find_or_ask(
         if found is None:
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
-            gate.check_types(arguments, schema)
             call = masked_call(gate, arguments, form, schema, digest)
             request = yield from _new_request(gate, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
@@ -325,20 +325,16 @@ def _find(
     if not caller.finds:
         return None
     adopted = occasion.adopted.get(digest)
-    finds = [StoreCall(store.find, own)]
-    if adopted is not None:
-        finds.insert(0, StoreCall(_get, store, adopted))
+    finds = [] if adopted is None else [StoreCall(store.get, adopted)]
+    finds.append(StoreCall(store.find, own))
     finds += [StoreCall(store.find, fingerprint(run_id, digest, occasion.place)) for run_id in occasion.run_ids[1:]]
     for find in finds:
-        found: Request | None = yield find
+        try:
+            found: Request | None = yield find
+        except errors.RequestNotFoundError:  # what was decided here is in another store
+            continue
         if found is not None and (held := (yield from _held_by_now(store, found))) is not None:
             return held
-    return None
-
-
-def _get(store: ProgramStore, request_id: str) -> Request | None:
-    with suppress(errors.RequestNotFoundError):
-        return store.get(request_id)
     return None
 
 
@@ -547,7 +543,11 @@ def end(
     try:
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
     except errors.StartRefusedError:
-        is_resolved = warn_of_late_end(request, outcome)
+        is_resolved = True
+        logging.getLogger("sayso").warning(
+            "the call of %s ended here as %s, but its worker was presumed dead and somebody has resolved its outcome;"
+            " the request is unchanged, and its journal records this", request.id, outcome.state,
+        )  # fmt: skip
     except errors.StoreError as error:
         if raised is None or not is_raised:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error

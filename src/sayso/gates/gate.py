@@ -21,13 +21,11 @@ from sayso.gates.call import find_or_ask, gated_call, wanted_of
 from sayso.gates.held import Held, HeldBase, driven
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
 from sayso.gates.options import (
-    NOT_GIVEN,
     ForeignGate,
     Gate,
     block_of,
     check_known,
     check_text,
-    no_function,
     quorum_of,
     redact_names,
     rule_options,
@@ -273,10 +271,14 @@ def _declared(
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
     ambiguous: type[BaseException] | Collection[type[BaseException]] = (),
     suspends: type[BaseException] | Collection[type[BaseException]] = (),
-    when: bool | Callable[..., Any] | Policy = NOT_GIVEN, always: bool = False, **options: Any,
+    **options: Any,
 ) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
-    options |= rule_options(when, always)
-    _check_options(function, options | {"description": description})
+    options |= rule_options(options)
+    _check_options(options | {"description": description}, may_be_async=inspect.iscoroutinefunction(function))
+    if description is None:
+        documented: Any = function
+        text = inspect.getdoc(documented.func if isinstance(documented, functools.partial) else documented)
+        description = text.strip().splitlines()[0] if text and text.strip() else None
     secret_names = redact_names(redact)
     made = Gate(
         function,
@@ -289,7 +291,7 @@ def _declared(
         redact=secret_names,
         ambiguous=exception_classes(ambiguous),
         suspends=exception_classes(suspends, "suspends="),
-        description=description if description is not None else _first_line(function),
+        description=description,
         **options,
     )
     config.check_store(store)
@@ -373,12 +375,7 @@ def _given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Att
         return Attempt((yield from value_for_no(on_reject, no)), None)
 
 
-def _first_line(function: Callable[..., Any]) -> str | None:
-    text = inspect.getdoc(function.func if isinstance(function, functools.partial) else function)
-    return text.strip().splitlines()[0] if text and text.strip() else None
-
-
-def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> None:
+def _check_options(options: dict[str, Any], *, may_be_async: bool) -> None:
     """Reject at decoration what would fail at the first call."""
     kinds = {
         "description": (str | None, "a string"), "risk": (str | None, "a string"),
@@ -390,10 +387,6 @@ def _check_options(function: Callable[..., Any], options: dict[str, Any]) -> Non
     retries = options.get("retries", 0)
     if type(retries) is not int or retries < 0:
         raise ConfigError(f"retries= takes a whole number from 0, not {retries!r}")
-    _check_hooks(options, may_be_async=inspect.iscoroutinefunction(function))
-
-
-def _check_hooks(options: dict[str, Any], *, may_be_async: bool) -> None:
     for name in ("prompt", "redactor", "verify"):
         hook = options.get(name)
         if hook is not None and not callable(hook) and not (name == "prompt" and isinstance(hook, str)):
@@ -468,54 +461,48 @@ def holding(
     check_known("hold", options, HoldOptions.__optional_keys__)
     key, run, context = options.get("key"), options.get("run"), options.get("context")
     texts: dict[str, Any] = {name: options.get(name) for name in ("effect", "title", "description")}
-    texts |= rule_options(options.get("when", NOT_GIVEN), options.get("always", False))
-    given, shape = _given(arguments), _schema(options.get("schema"))
+    texts |= rule_options(options)
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
+        raise TypeError(f"hold() takes the arguments by name, as a dict, not {arguments!r}; nothing was asked")
+    # A copy, because the caller may change its own lists meanwhile.
+    given = canonical.decode(canonical.encode(dict(arguments)).text, {})
+    shape = _schema(options.get("schema"))
     _check(tool, given, key, texts)
     facts, names = None if context is None else dict(context), redact_names(options.get("redact", ()))
     gate = ForeignGate(
-        no_function, named=tool, given=shape, quorum=quorum_of(options.get("quorum", 1), options.get("roles", ())),
+        named=tool, given=shape, quorum=quorum_of(options.get("quorum", 1), options.get("roles", ())),
         expires=duration.option("expires", options.get("expires", "24h")),
         approval_expires=duration.option("approval_expires", options.get("approval_expires", "24h")),
         redaction=Redaction(names), redact=names,
         context=None if facts is None else lambda masked: facts,  # noqa: ARG005  the hook's name for it
         suspends=exception_classes(options.get("suspends", ()), "suspends="), **texts,
     )  # fmt: skip
-    _must_fit(gate, given)
-    config.check_store(options.get("store"))
-    where, around = config.open_store(options.get("store")), scope.current()
-    here = around
-    if run is not None:
-        here = scope.Scope(scope.checked_name(run), acts_for=around.acts_for, outer=around)
-    occasion = here.occasion_of_call(blocks=True)._replace(key=key)
-    verdict, request, denial = (yield from ask_rule(gate, given, occasion)), None, None
-    if verdict.kind == "deny":
-        denial = yield from note_denial(gate, where, given, occasion, verdict)
-    elif verdict.kind == "allow" and not verdict.is_recorded:
-        request = yield from asked_before(gate, where, given, occasion, verdict)
-        if request is not None:
-            gate = cast("ForeignGate", under_record(gate, request, occasion))
-        elif verdict.log:
-            yield from note_allowed(gate, where, occasion, verdict)
-    else:
-        gate = cast("ForeignGate", gate.under(verdict))
-        request = yield from find_or_ask(gate, where, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
-        if key is None and request.state is State.RUNNING:
-            raise started_before(request)
-    withdraws = options.get("withdraw_on_exit", False)
-    return kind(gate, where, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
-
-
-def _must_fit(gate: Gate, arguments: dict[str, Any]) -> None:
-    """Check that arguments fit the schema.
-
-    Raises:
-        ArgumentError: One does not; nothing was asked.
-    """
     try:
-        gate.schema.validate(arguments)
+        shape.validate(given)
     except SchemaError as error:
         where, _, reason = error.problems[0].partition(": ")
         raise errors.ArgumentError(where, f"does not fit the schema of {gate.name} ({reason})") from None
+    config.check_store(options.get("store"))
+    store, here = config.open_store(options.get("store")), scope.current()
+    if run is not None:
+        here = scope.Scope(scope.checked_name(run), acts_for=here.acts_for, outer=here)
+    occasion = here.occasion_of_call(blocks=True)._replace(key=key)
+    verdict, request, denial = (yield from ask_rule(gate, given, occasion)), None, None
+    if verdict.kind == "deny":
+        denial = yield from note_denial(gate, store, given, occasion, verdict)
+    elif verdict.kind == "allow" and not verdict.is_recorded:
+        request = yield from asked_before(gate, store, given, occasion, verdict)
+        if request is not None:
+            gate = cast("ForeignGate", under_record(gate, request, occasion))
+        elif verdict.log:
+            yield from note_allowed(gate, store, occasion, verdict)
+    else:
+        gate = cast("ForeignGate", gate.under(verdict))
+        request = yield from find_or_ask(gate, store, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
+        if key is None and request.state is State.RUNNING:
+            raise started_before(request)
+    withdraws = options.get("withdraw_on_exit", False)
+    return kind(gate, store, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
 
 
 def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mapping[str, Any]) -> None:
@@ -528,13 +515,6 @@ def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mappi
         if texts[name] is not None and not isinstance(texts[name], str):
             raise errors.ConfigError(f"{name}= takes a string, not {texts[name]!r}")
     check_text("effect", texts["effect"], str(tool), tuple(arguments))
-
-
-def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
-        raise TypeError(f"hold() takes the arguments by name, as a dict, not {arguments!r}; nothing was asked")
-    # A copy, because the caller may change its own lists meanwhile.
-    return canonical.decode(canonical.encode(dict(arguments)).text, {})
 
 
 def _schema(schema: Mapping[str, Any] | str | None) -> Schema:

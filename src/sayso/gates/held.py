@@ -77,8 +77,9 @@ class HeldBase:
     @property
     def changes(self) -> dict[str, Any]:
         """The arguments that a reviewer changed or added; a removed one is missing from `arguments`."""
-        now = self.arguments
-        return {n: value for n, value in now.items() if n not in self._given or _differ(self._given[n], value)}
+        before = {name: canonical.encode({"value": value}).text for name, value in self._given.items()}
+        now = self.arguments.items()
+        return {name: value for name, value in now if before.get(name) != canonical.encode({"value": value}).text}
 
     @property
     def reason(self) -> str | None:
@@ -121,11 +122,8 @@ class HeldBase:
         if request is None:
             return (yield from self._once_allowed(function))
         if self._started is not None:
-            raise errors.StartRefusedError(
-                request.id,
-                f"this handle has started {request.id}; report how that ended first, with finish(), fail() or"
-                " unknown()",
-            )
+            what = f"this handle has started {request.id}; report how that ended first, with finish(), fail() or"
+            raise errors.StartRefusedError(request.id, f"{what} unknown()")
         own = self._attempt
         if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
             return own
@@ -197,15 +195,11 @@ class HeldBase:
     def _ending(self, attempt: Attempt) -> Effects[None]:
         if self._request is not None:
             started, request_id = self._started, self._request.id
-            if started is None and self._attempt is not None:
-                raise errors.StartRefusedError(
-                    request_id,
-                    f"this handle has already reported how the call of {request_id} ended; nothing was recorded",
-                )
             if started is None:
-                raise errors.StartRefusedError(
-                    request_id, f"the call of {request_id} was not started by this handle; nothing was recorded"
-                )
+                what = f"the call of {request_id} was not started by this handle"
+                if self._attempt is not None:
+                    what = f"this handle has already reported how the call of {request_id} ended"
+                raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
             yield from end(self._gate, self._store, started, attempt, is_raised=False)
             self._started = None
         self._attempt = attempt
@@ -221,7 +215,8 @@ class HeldBase:
             return self._attempt.unwrap()
         waiter, span = Waiter(self._run, self._store, stays=True), _span(timeout)
         yield from self._waiting(timeout)
-        request = _sure((yield from self._refreshing()))
+        request: Request = yield StoreCall(self._store.settle, self._request.id)
+        self._request = request
         if request.state is State.RUNNING:
             if span is not None:
                 waiter.deadline = time.monotonic() + span.total_seconds()
@@ -422,10 +417,6 @@ def as_error(error: BaseException | str) -> BaseException:
     return error if isinstance(error, BaseException) else RuntimeError(error)
 
 
-def _differ(before: Any, after: Any) -> bool:
-    return canonical.encode({"value": before}).text != canonical.encode({"value": after}).text
-
-
 def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
     """Run effects that may wait; if they are interrupted, withdraw what nobody waits for any more."""
     try:
@@ -435,12 +426,6 @@ def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
         raise
     finally:
         waiter.close()
-
-
-def _sure(request: Request | None) -> Request:
-    if request is None:
-        raise RuntimeError("a call that nobody was asked about has no request")
-    return request
 
 
 def driven(effects: Effects[R]) -> R:

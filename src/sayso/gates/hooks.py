@@ -9,14 +9,12 @@ and never contains a secret.
 from __future__ import annotations
 
 import string
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from functools import partial
 from pathlib import PurePath
 from typing import Any, NoReturn, cast
 from uuid import UUID
@@ -34,7 +32,6 @@ from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
-_RESULT_LIMIT = 65_536
 _NO_SECRET_INSIDE = {str, int, float, bool}
 
 
@@ -52,7 +49,14 @@ class HookError(Exception):
 
 
 def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, schema: Schema, digest: str) -> Call:
-    """Return the call to record: its canonical form, and the masked form that people see."""
+    """Return the call to record: its canonical form, and the masked form that people see.
+
+    Raises:
+        ArgumentError: An argument does not fit its type.
+    """
+    # An edit is validated by the same types, so a reviewer could not change anything else in such a call.
+    if problems := schema.misfits(arguments):
+        raise gate.misfit(problems[0])
     # The masked form is made from the canonical one, because the caller's own lists may have changed meanwhile. A form
     # with one brace and no bracket has only scalars, which cannot change.
     is_flat = form.text.count("{") == 1 and "[" not in form.text
@@ -139,7 +143,7 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
         text = canonical.encode({"result": value}).text
     except Exception:  # noqa: BLE001  a result may be any object, and reading it may raise anything
         return None
-    if len(text) > _RESULT_LIMIT:
+    if len(text) > 65_536:
         return None
     if request.call.masked is None and type(value) in _NO_SECRET_INSIDE and request.edited is None:
         return text
@@ -209,21 +213,15 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
     names = tuple(name for name in request.redact if name not in gate.redact) if request.redact else ()
     effect = None
     if request.effect is not None and gate.effect is None:
-        effect = _effect_of_rule(gate, request, occasion)
+        policy = gate.policy()
+        if policy is not None:
+            effect = _of_policy(gate, policy, gate.schema.decode(request.call.form), occasion).effect
+        if effect is None and request.edited is not None:
+            what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
+            raise errors.PolicyError(f"effect of {gate.name}:", what)
+        if effect is None:
+            effect = request.effect.replace("{", "{{").replace("}", "}}")  # not a template
     return gate.under(Verdict("hold", redact=names, effect=effect)) if names or effect is not None else gate
-
-
-def _effect_of_rule(gate: Gate, request: Request, occasion: Occasion) -> str:
-    policy = gate.policy()
-    if policy is not None:
-        arguments = gate.schema.decode(request.call.form)
-        found = _of_policy(gate, policy, arguments, occasion).effect
-        if found is not None:
-            return found
-    if request.edited is not None:
-        what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
-        raise errors.PolicyError(f"effect of {gate.name}:", what)
-    return str(request.effect).replace("{", "{{").replace("}", "}}")
 
 
 def note_denial(
@@ -250,7 +248,7 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     if isinstance(rule, bool):
         return verdict_of(rule, "")
     try:
-        asked = gate.hook_call(rule, arguments, partial(_forms, arguments))
+        asked = gate.hook_call(rule, arguments, lambda: [_form(*one) for one in arguments.items()])
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: any error means that the call does not run
@@ -261,10 +259,6 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
         raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed while the rule decided")
     # Building the rule's name takes longer than most rules run, and it is needed for an invalid answer only.
     return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
-
-
-def _forms(arguments: dict[str, Any]) -> list[str | None]:
-    return [_form(name, value) for name, value in arguments.items()]
 
 
 def _form(name: str, value: object) -> str | None:
@@ -307,18 +301,18 @@ def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects
         )
     if occasion.key is not None:
         return occasion.key
-    return _must_be_name(gate, "key", (yield from _filled(gate, "key", gate.key, arguments, is_name=True)))
+    return (yield from _filled(gate, "key", gate.key, arguments, is_name=True))
 
 
 def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str]:
     """Return the effect of a call with these arguments; raises `PolicyError` if it cannot be computed."""
-    return _must_be_name(gate, "effect", (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True)))
+    return (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True))
 
 
 def text_of(
     gate: Gate, option: str, given: Any, arguments: dict[str, Any], secrets: Collection[str]
 ) -> Effects[str]:  # fmt: skip
-    """Return the text of the author's `title=` or `summary=` for a call, secrets masked.
+    """Return the text of the author's `title=` or `summary=` for a call on one line, secrets masked.
 
     Raises:
         PolicyError: It cannot be computed.
@@ -343,15 +337,9 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
         refuse(gate, f"{option}=", error, arguments)
     if not isinstance(text, str):
         raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a string")
-    return text
-
-
-def _must_be_name(gate: Gate, option: str, text: str) -> str:
-    if not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip():
-        raise errors.PolicyError(
-            f"{option}= of {gate.name}",
-            f"did not give 1 to {_LONGEST} printable characters without surrounding spaces",
-        )
+    if is_name and (not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip()):
+        what = f"did not give 1 to {_LONGEST} printable characters without surrounding spaces"
+        raise errors.PolicyError(f"{option}= of {gate.name}", what)
     return text
 
 
@@ -367,14 +355,8 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
 
 def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
     """Return whether a request of this gate needs no hook, so that creating one in vain has no side effect."""
-    hooks = (
-        gate.context,
-        gate.prompt if verdict.prompt is None else verdict.prompt,
-        gate.title,
-        gate.summary,
-        gate.effect,
-    )
-    return not any(map(callable, hooks))
+    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
+    return not any(map(callable, (gate.context, prompt, gate.title, gate.summary, gate.effect)))
 
 
 def facts_of(
@@ -432,7 +414,10 @@ def nan_in(arguments: Mapping[str, Any]) -> str | None:
     seen = set[int]()
     while waiting:
         steps, value = waiting.pop()
-        if _is_nan(value):
+        # Not by `value != value`, which a subclass may override.
+        if (isinstance(value, float) and float.__ne__(value, value)) or (
+            isinstance(value, Decimal) and Decimal.is_nan(value)
+        ):
             return place(steps) if len(steps) <= _LONGEST_PLACE else f"{place(steps[:_LONGEST_PLACE])}…"
         if id(value) in seen:
             continue
@@ -444,13 +429,6 @@ def nan_in(arguments: Mapping[str, Any]) -> str | None:
         ]
         waiting += reversed(found)
     return None
-
-
-def _is_nan(value: object) -> bool:
-    if isinstance(value, float):
-        return float.__ne__(value, value)
-    decimal = sys.modules.get("decimal")  # if nobody imported it, there is no Decimal
-    return decimal is not None and isinstance(value, decimal.Decimal) and decimal.Decimal.is_nan(value)
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:

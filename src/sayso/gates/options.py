@@ -29,9 +29,6 @@ from sayso.model.schema_validation import mapped
 from sayso.policy import Policy, Verdict, describe, in_effect
 from sayso.policy.rules import template_fields
 
-_LONGEST_NAME = 200
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
 
 def tool_of(function: Callable[..., Any], name: str | None) -> str:
     """Return the name that identifies a gate's calls: the given one, or the function's own.
@@ -53,10 +50,16 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
     if name is None:
         kind = _nameless(function)
         if kind is not None:
-            raise TypeError(f"{kind}, so two of them look the same; {_way_out(function)}. Nothing was gated")
+            bound = getattr(function, "__name__", "method")
+            way_out = (
+                f"name the object: sayso.gate(obj.{bound}, name='…') or sayso.Tool(obj.{bound}, name='…')"
+                if _is_bound(function)
+                else "gate a plain function, or give name="
+            )
+            raise TypeError(f"{kind}, so two of them look the same; {way_out}. Nothing was gated")
         return canonical.function_name(function)
-    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"name= takes a string of 1 to {_LONGEST_NAME} characters, not {name!r}")
+    if not isinstance(name, str) or not 0 < len(name) <= 200:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigError(f"name= takes a string of 1 to 200 characters, not {name!r}")
     if not name.isprintable() or name != name.strip():
         raise ConfigError(f"name= takes printable characters without surrounding spaces, not {name!r}")
     return name
@@ -65,13 +68,6 @@ def tool_of(function: Callable[..., Any], name: str | None) -> str:
 def has_own_name(function: Callable[..., Any]) -> bool:
     """Return whether a callable has an identifying name; a lambda, a partial or a bound method has none."""
     return _nameless(function) is None
-
-
-def _way_out(function: Callable[..., Any]) -> str:
-    if not _is_bound(function):
-        return "gate a plain function, or give name="
-    name = getattr(function, "__name__", "method")
-    return f"name the object: sayso.gate(obj.{name}, name='…') or sayso.Tool(obj.{name}, name='…')"
 
 
 def _nameless(function: Callable[..., Any]) -> str | None:
@@ -92,24 +88,20 @@ def _is_bound(function: Callable[..., Any]) -> bool:
     return inspect.isbuiltin(function) and hidden is not None and not isinstance(hidden, ModuleType)
 
 
-NOT_GIVEN: Any = object()
-"""The value of a `when=` that was not given: the policy file in effect applies, if there is one."""
-
-
-def rule_options(when: object, always: object) -> dict[str, Any]:
+def rule_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options `when=` and `always=` as gate fields; without `when=` the policy file in effect applies.
 
     Raises:
         ConfigError: One of them cannot be used.
     """
-    if when is not NOT_GIVEN and not isinstance(when, bool | Policy) and not callable(when):
+    when, always = options.get("when", True), options.get("always", False)
+    if not isinstance(when, bool | Policy) and not callable(when):
         raise ConfigError(f"when= takes True, False, a callable or a sayso.policy.Policy, not {when!r}")
     if not isinstance(always, bool):
         raise ConfigError(f"always= takes True or False, not {always!r}")
     if always and when is False:
         raise ConfigError("always=True holds every call, and when=False none; give one of them")
-    follows = when is NOT_GIVEN
-    return {"when": True if follows else when, "always": always, "follows": follows}
+    return {"when": when, "always": always, "follows": "when" not in options}
 
 
 def check_known(what: str, options: Iterable[str], known: Collection[str]) -> None:
@@ -183,7 +175,7 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
                 f"{option}= has a parameter {parameter.name!r}, which is not an argument of {tool}"
                 f" ({_there_are(names)}){_meant(parameter.name, names)}"
             )
-        if parameter.kind not in _BY_NAME:
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             raise ConfigError(
                 f"{option}= gets its arguments by name, so {parameter.name!r} must not be positional-only"
             )
@@ -260,21 +252,21 @@ def _names(function: Callable[..., Any]) -> Iterator[str]:
     if "return" in getattr(plain, "__annotations__", {}):
         schemas.append(Schema.of_type(hints_of(plain).get("return", Any)))
     found: list[str] = []
+
+    def gather(node: dict[str, Any]) -> dict[str, Any]:
+        is_open = node.get("type", "object") == "object" and node.get("additionalProperties", True) is not False
+        if is_open and not node.keys() & {"$ref", "anyOf", "oneOf", "enum", "not"}:
+            found.append("")
+        found.extend(f".{name}" for name in node.get("properties", ()))
+        return node
+
     for schema in schemas:
         for part in [*schema.properties.values(), *schema.tree.get("$defs", {}).values()]:
-            mapped(part, partial(_gathered, found))
+            mapped(part, gather)
         for cls in schema.classes.values():
             found += [f".{name}" for name in getattr(cls, "__private_attributes__", ())]
             found += [f".{name}" for name in getattr(cls, "__dataclass_fields__", getattr(cls, "model_fields", ()))]
     yield from found
-
-
-def _gathered(found: list[str], node: dict[str, Any]) -> dict[str, Any]:
-    is_open = node.get("type", "object") == "object" and node.get("additionalProperties", True) is not False
-    if is_open and not node.keys() & {"$ref", "anyOf", "oneOf", "enum", "not"}:
-        found.append("")
-    found += [f".{name}" for name in node.get("properties", ())]
-    return node
 
 
 def _there_are(names: Collection[str]) -> str:
@@ -449,17 +441,10 @@ class Gate:
     def check_bounds(self, arguments: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` if an argument of a call that is not held violates the bounds of its type."""
         if problems := self._bare.out_of_bounds(arguments):
-            raise self._misfit(problems[0])
+            raise self.misfit(problems[0])
 
-    def check_types(self, arguments: Mapping[str, Any], schema: Schema) -> None:
-        """Raise `ArgumentError` if an argument of a held call does not fit its type; `schema` is the gate's.
-
-        An edit is validated by the same types, so a reviewer could not change anything else in such a call.
-        """
-        if problems := schema.misfits(arguments):
-            raise self._misfit(problems[0])
-
-    def _misfit(self, problem: str) -> ArgumentError:
+    def misfit(self, problem: str) -> ArgumentError:
+        """Return the error for an argument that does not fit its type, for a problem of `Schema`."""
         where, _, reason = problem.partition(": ")
         return ArgumentError(where, f"does not fit the types of {self.name} ({reason})")
 
@@ -501,6 +486,7 @@ class _ByName(Signature):
 class ForeignGate(Gate):
     """The gate of a call that is not a Python function: its schema is given, and may not list all its names."""
 
+    function: Callable[..., Any] = no_function
     given: Schema = field(default_factory=lambda: Schema.of_json({"type": "object"}))
 
     def __post_init__(self) -> None:

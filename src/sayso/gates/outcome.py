@@ -13,7 +13,6 @@ key, or against what a person decided while it waited.
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -200,17 +199,14 @@ def _known_name(error: BaseException) -> str:
 def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
     """Yield the cause or the context of an error, and the errors that it carries."""
     cause = error.__cause__
+    context = None if error.__suppress_context__ or error.__context__ is handled else error.__context__
     if cause is not None and name not in _OURS:  # sayso's own errors mean that nothing ran, whatever the cause
         yield cause
-    elif _has_context(error, handled) and name not in _EITHER:  # these carry the relevant error themselves
-        yield cast("BaseException", error.__context__)
+    elif context is not None and name not in _EITHER:  # these carry the relevant error themselves
+        yield context
     for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 carry errors in these
         if isinstance(carried, BaseException):
             yield carried
-
-
-def _has_context(error: BaseException, handled: BaseException | None) -> bool:
-    return not error.__suppress_context__ and error.__context__ is not None and error.__context__ is not handled
 
 
 def _was_connecting(step: TracebackType | None) -> bool:
@@ -278,8 +274,14 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     """Return how a call ended, with the two facts that only the gate knows."""
     if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt
-    if isinstance(attempt.raised, ConfirmationRequired):
-        _note_nested(gate, attempt.raised)
+    if isinstance(attempt.raised, ConfirmationRequired):  # of a gate inside the started call, which thereby ends
+        note = (
+            f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
+            " calling it again asks for it again, and repeats what it did before. Use one gate, around the outer call;"
+            " or give that gate suspends=sayso.ConfirmationRequired, which keeps its approval"
+        )
+        with suppress(Exception):  # as in `mark_unknown`; `add_note` would lose it: the others are made at each access
+            attempt.raised.__notes__ = [*getattr(attempt.raised, "__notes__", ()), note]
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
         handled = sys.exc_info()[1]  # by the program around the call, if it is in an `except` block
         return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
@@ -290,19 +292,6 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     what, has_begun = left
     text = f"{gate.name} returned {what}, whose work would run after the call; gate the async function that does it"
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
-
-
-def _note_nested(gate: Gate, held: ConfirmationRequired) -> None:
-    """Add a note to the signal of a gate inside a started call, which thereby ends: what it means, and the ways out."""
-    note = (
-        f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
-        " calling it again asks for it again, and repeats what it did before. Use one gate, around the outer call; or"
-        " give that gate suspends=sayso.ConfirmationRequired, which keeps its approval"
-    )
-    with suppress(
-        Exception
-    ):  # as in `mark_unknown`; `add_note` would lose it, because the other notes are created at each access
-        held.__notes__ = [*getattr(held, "__notes__", ()), note]
 
 
 _WHOLE = {type(None), bool, int, float, str, bytes, dict, list, tuple}
@@ -325,15 +314,6 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
         text = f"{text[:_ERROR_LIMIT]} … ({len(text) - _ERROR_LIMIT} more characters)"
     state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"
     return Outcome(state, error=text, not_run=state == "failed" and isinstance(attempt.raised, NotExecuted))
-
-
-def warn_of_late_end(request: Request, outcome: Outcome) -> bool:
-    """Log that a call ended after its lease was lost and somebody had resolved it; return True."""
-    logging.getLogger("sayso").warning(
-        "the call of %s ended here as %s, but its worker was presumed dead and somebody has resolved its outcome; the"
-        " request is unchanged, and its journal records this", request.id, outcome.state,
-    )  # fmt: skip
-    return True
 
 
 def asked_before(
@@ -412,12 +392,9 @@ def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
     if request.state is State.FAILED:
         raise errors.CallFailedError(request.id, error=None if request.execution is None else request.execution.error)
     text: str = yield StoreCall(store.result, request.id)
+    annotation = hints_of(annotated(inspect.unwrap(gate.function))).get("return")
+    classes: Mapping[str, type] = {} if annotation is None else Schema.of_type(annotation).classes
     try:
-        return canonical.decode(text, _result_classes(gate.function))["result"]
+        return canonical.decode(text, classes)["result"]
     except errors.ArgumentError as error:
         raise errors.ValueNotKeptError(request.id, f"cannot be read here ({error.reason})") from None
-
-
-def _result_classes(function: Callable[..., Any]) -> Mapping[str, type]:
-    annotation = hints_of(annotated(inspect.unwrap(function))).get("return")
-    return {} if annotation is None else Schema.of_type(annotation).classes
