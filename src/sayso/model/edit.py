@@ -12,17 +12,8 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.model import canonical
-from sayso.model.canonical.json_tree import (
-    MASK,
-    Json,
-    children_of,
-    dump,
-    fields_of,
-    items_of,
-    tag_in,
-    with_fields,
-    with_items,
-)
+from sayso.model.canonical import MASK, Json, dump
+from sayso.model.canonical.json_tree import children_of, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.ids import call_digest
 from sayso.model.redaction import Redaction, conceal, has_gap, restored
 from sayso.model.request import Call, Request
@@ -60,10 +51,13 @@ def must_not_be_read_only(request: Request) -> None:
         )
 
 
-def moved(request: Request, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the problems of an edit, given as argument trees, that changes the target of a Confirm."""
+def _unfit(request: Request, after: dict[str, Any]) -> list[str]:
+    """Return the problems of an edit that the types accept but the rules for plans and targets do not."""
+    if request.call.tool == PLAN_TOOL:
+        return wrong_steps(cast("dict[str, Any]", canonical.display(after)))
     if request.call.tool != TARGET_TOOL:
         return []
+    before = canonical.load(request.call.form)
     changed = [name for name in _FIXED if dump(before.get(name)) != dump(after.get(name))]
     fixed = "is the target of this Confirm and cannot be changed; to use another target, reject this one with a reason"
     return [f"{name}: {fixed}" for name in changed]
@@ -122,19 +116,22 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
     if masked == MASK:
         return original if _is_mask(edited) else edited
     if isinstance(edited, str) and isinstance(original, str) and masked != original and masked == conceal(original):
-        return _with_password(edited, original, str(masked), where)
+        back = original if edited == masked else restored(edited, original)
+        if back is None:
+            raise _unclear(where)
+        return back
     named, shown, real = fields_of(edited), fields_of(masked), fields_of(original)
     if named is not None and shown is not None and real is not None:
         new = [name for name, value in named.items() if mentions_mask(value) and not (name in shown and name in real)]
         if new and _hides(masked, original):
             raise _unclear(f"{where}.{new[0]}" if where else new[0])
-        back = {
+        merged = {
             name: unmask(value, real[name], shown[name], where=f"{where}.{name}" if where else name)
             if name in shown and name in real
             else value
             for name, value in named.items()
         }
-        return with_fields(edited, back)
+        return with_fields(edited, merged)
     items, seen, kept = items_of(edited), items_of(masked), items_of(original)
     if items is not None and seen is not None and kept is not None and _hides(masked, original):
         places = _places(items, seen, kept, where)
@@ -149,13 +146,6 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
     if mentions_mask(edited) and _hides(masked, original):  # its kind differs from what was masked
         raise _unclear(where)
     return edited
-
-
-def _with_password(edited: str, original: str, masked: str, where: str) -> str:
-    back = original if edited == masked else restored(edited, original)
-    if back is None:
-        raise _unclear(where)
-    return back
 
 
 def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -> list[int | None]:
@@ -304,20 +294,14 @@ def edited_call(
         raise errors.InvalidChangesError(request.id, error.problems) from None
     except errors.ArgumentError as error:
         raise errors.InvalidChangesError(request.id, [f"{error.argument}: {error.reason}"]) from None
-    if problems := _unfit(request, canonical.load(form.text)):
+    after = canonical.load(form.text)
+    if problems := _unfit(request, after):
         raise errors.InvalidChangesError(request.id, problems)
     digest = call_digest(before.tool, before.schema_digest, form.digest_input)
     if digest != before.digest:
         must_not_be_read_only(request)
-    masked = _masked_edit(request, canonical.load(form.text))
+    masked = _masked_edit(request, after)
     return Call(before.tool, before.name, form.text, masked, digest, before.schema, before.schema_digest)
-
-
-def _unfit(request: Request, after: dict[str, Any]) -> list[str]:
-    """Return the problems of an edit that the types accept but the rules for plans and targets do not."""
-    if request.call.tool == PLAN_TOOL:
-        return wrong_steps(cast("dict[str, Any]", canonical.display(after)))
-    return moved(request, canonical.load(request.call.form), after)
 
 
 def _form(tree: Json) -> canonical.Form:
@@ -341,16 +325,12 @@ def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, A
         return value
     if name not in shown:  # the gate's own redactor removed it: it is masked as a whole
         return unmask(value, real[name], MASK, where=name)
-    if _is_as_shown(value, shown[name]):
+    # A value that equals the shown one was not changed, so the real value stays, to the byte. They are compared as
+    # text, because 1 == 1.0 == True are three different arguments.
+    if dump(value) in {dump(shown[name]), dump(canonical.display(shown[name]))}:
         return real[name]
     seen = shown[name] if '{"$' in dump(value) else canonical.display(shown[name])
     return unmask(value, real[name], seen, where=name)
-
-
-def _is_as_shown(value: Any, shown: Any) -> bool:
-    # A value that equals the shown one was not changed, so the real value stays, to the byte. They are compared as
-    # text, because 1 == 1.0 == True are three different arguments.
-    return dump(value) in {dump(shown), dump(canonical.display(shown))}
 
 
 def _masked_edit(request: Request, tree: dict[str, Any]) -> str | None:

@@ -169,7 +169,16 @@ class Grant:
 
     def lines(self) -> list[str]:
         """Return the terms as people see them, one line per field; secrets are masked."""
-        found = [_line(escape(path), condition) for path, condition in self.conditions.items()]
+        found: list[str] = []
+        for path, condition in self.conditions.items():
+            match condition.kind:
+                case "at_most":
+                    found.append(say("%(path)s is at most %(value)s", path=escape(path), value=condition.value))
+                case "secret":
+                    found.append(say("%(path)s is the same (secret)", path=escape(path)))
+                case _:
+                    shown = shown_value(json.loads(condition.value))
+                    found.append(say("%(path)s is %(value)s", path=escape(path), value=shown))
         return found + [say("%(path)s may be anything", path=escape(path)) for path in self.without]
 
     # -- drawing it from a call --------------------------------------------------------------------------------
@@ -280,16 +289,13 @@ def _fields(request: Request, call: Call) -> dict[str, Any]:
 
 def _leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the fields of a call by path. A dict with a key that looks like a path or a tag is a single field."""
-    if not isinstance(tree, dict) or not tree or any(map(_is_ambiguous, cast("dict[str, Any]", tree))):
+    keys = list(cast("dict[str, Any]", tree)) if isinstance(tree, dict) else []
+    if not keys or any("." in key or ":" in key or key[:1] in {"", "$"} for key in keys):
         if path or tree:  # a whole call that cannot be split into fields is one field without a name
             yield path, tree
         return
     for key, item in cast("dict[str, Any]", tree).items():
         yield from _leaves(item, f"{path}.{key}" if path else key)
-
-
-def _is_ambiguous(key: str) -> bool:
-    return "." in key or ":" in key or key[:1] in {"", "$"}
 
 
 def _is_below(path: str, roots: Collection[str]) -> bool:
@@ -342,16 +348,6 @@ def _holds(condition: Condition, tree: Any, grant_id: str, path: str) -> bool:
 
 def _digest(grant_id: str, path: str, tree: Any) -> str:
     return hashlib.sha256(f"{grant_id}\0{path}\0{dumps_sorted(tree)}".encode()).hexdigest()
-
-
-def _line(path: str, condition: Condition) -> str:
-    match condition.kind:
-        case "at_most":
-            return say("%(path)s is at most %(value)s", path=path, value=condition.value)
-        case "secret":
-            return say("%(path)s is the same (secret)", path=path)
-        case _:
-            return say("%(path)s is %(value)s", path=path, value=shown_value(json.loads(condition.value)))
 
 
 def _plain(conditions: Mapping[str, Condition]) -> dict[str, tuple[str, str]]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 from sayso import clock, errors
 from sayso.model.canonical.json_tree import dumps, quote
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Call, Decision, Execution, Request, State
+from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity
 
 
@@ -258,25 +258,22 @@ def purged(request: Request, by: Identity, *, before: datetime, channel: str, no
         return None
     form, decision, execution = dumps({_GONE: f"{now:%Y-%m-%d}"}), request.decision, request.execution
     subject, muted = request.subject, None if decision is None else _mute(decision)
+    if execution is not None:
+        not_kept = execution.not_kept if execution.kept is None else "it was purged"
+        execution = replace(execution, result=None, error=None, kept=None, not_kept=not_kept)
     gone = replace(
         request,
         subject=_bare(subject, form) if isinstance(subject, Call) else replace(subject, text=_GONE),
         edited=None if request.edited is None else _bare(request.edited, form),
         title=None, summary=None, prompt=None, description=None, rule=None, context=None, decision=muted,
         votes=tuple((muted or vote) if vote is decision else _mute(vote) for vote in request.votes),
-        execution=None if execution is None else _bare_execution(execution),
-        purged_at=now,
+        execution=execution, purged_at=now,
     )  # fmt: skip
     return Transition(gone, "purged", by, channel, {"before": clock.written(before)})
 
 
 def _bare(call: Call, form: str) -> Call:
     return replace(call, form=form, masked=None)
-
-
-def _bare_execution(execution: Execution) -> Execution:
-    not_kept = execution.not_kept if execution.kept is None else "it was purged"
-    return replace(execution, result=None, error=None, kept=None, not_kept=not_kept)
 
 
 def _mute(decision: Decision) -> Decision:

@@ -170,11 +170,8 @@ def must_be_pending(request: Request, now: datetime) -> None:
     if request.decision is None or request.state is State.EXPIRED:
         ended = _ended_at(request)
         raise errors.RequestExpiredError(request.id, expired_at=ended, age=ago(ended, now))
-    raise _already_decided(request, request.decision, now)
-
-
-def _already_decided(request: Request, decision: Decision, now: datetime) -> errors.AlreadyDecidedError:
-    return errors.AlreadyDecidedError(
+    decision = request.decision
+    raise errors.AlreadyDecidedError(
         request.id, state=_PAST[decision.verb], by=str(decision.by), at=decision.at, channel=decision.channel,
         age=ago(decision.at, now),
     )  # fmt: skip
@@ -518,10 +515,11 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
-    kept, not_kept = (None, None) if request.key is None else _kept(outcome)
+    kept, not_kept = (None, None) if request.key is None or outcome.state != "done" else keepable(outcome)
     ended = _evolve(
-        execution, finished_at=now, result=outcome.result, error=outcome.error, kept=kept, not_kept=not_kept
-    )
+        execution, finished_at=now, result=outcome.result, error=outcome.error,
+        kept=None if kept is None else kept_digest(kept), not_kept=not_kept,
+    )  # fmt: skip
     state, holds = _ENDS[outcome.state], outcome.state == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True
@@ -531,16 +529,8 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     return Transition(new, outcome.state, request.requester, "program", detail)
 
 
-def _kept(outcome: Outcome) -> tuple[str | None, str | None]:
-    """Return the digest of the real result, which is kept for callers that use the same key; or why none is kept."""
-    if outcome.state != "done":
-        return None, None
-    text, not_kept = keepable(outcome)
-    return (None if text is None else kept_digest(text)), not_kept
-
-
 def keepable(outcome: Outcome) -> tuple[str | None, str | None]:
-    """Return the real result of an outcome if it may be kept, or why not."""
+    """Return the real result of an outcome if it may be kept for callers that use the same key, or why not."""
     if outcome.kept is None:
         return None, outcome.not_kept or "the program gave none"
     size = len(outcome.kept.encode("utf-8", "surrogatepass"))

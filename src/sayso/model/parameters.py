@@ -19,6 +19,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -27,23 +28,19 @@ from sayso.model import cached_property
 _KEY_SHOWN = 40
 
 
-def _main_name() -> str:
-    """Return the name that the main file would have if it were imported, so that both ways give the same name."""
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
-    if spec is not None:
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    # Not with pathlib, which would be imported just for this.
-    return "__main__" if file is None else os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
-
-
 def _name(thing: Any) -> str:
     given = cast("dict[str, object]", getattr(thing, "__dict__", {})).get("__sayso_name__")
     if isinstance(given, str):
         return given
     module = getattr(thing, "__module__", None) or "builtins"
-    return f"{_main_name() if module == '__main__' else module}:{thing.__qualname__}"
+    if module == "__main__":  # the name that the main file would have if it were imported
+        main = sys.modules.get("__main__")
+        spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+        if spec is not None:
+            module = spec.name
+        elif file is not None:  # not with pathlib, which would be imported just for this
+            module = os.path.splitext(os.path.basename(file))[0]  # noqa: PTH119, PTH122
+    return f"{module}:{thing.__qualname__}"
 
 
 @lru_cache(maxsize=1024)
@@ -103,7 +100,9 @@ class Signature:
         self.names = tuple(self._signature.parameters)
         self._known = frozenset(self.names)
         self._positional = tuple(p.name for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        self._defaults = {p.name: p.default for p in parameters if not _is_unset(p.default)}
+        self._defaults = {
+            p.name: p.default for p in parameters if p.default is not p.empty and not _is_field(p.default)
+        }
         self._is_plain = all(p.kind in _PLAIN for p in parameters)
         self._is_positional = self._positional == self.names
         star = next((p.name for p in parameters if p.kind is _VAR_POSITIONAL), None)
@@ -248,10 +247,6 @@ def method_refusal(function: object) -> str:
     )
 
 
-def _is_unset(default: object) -> bool:
-    return default is inspect.Parameter.empty or _is_field(default)
-
-
 def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return a function that selects the arguments that a rule, prompt or hook takes: all of them for `**kwargs`."""
     try:
@@ -266,13 +261,8 @@ def chosen(function: Callable[..., Any]) -> Callable[[Mapping[str, Any]], dict[s
 
 def hints_of(thing: Any) -> dict[str, Any]:
     """Return the resolved annotations of a function or class. One that cannot be resolved is left out."""
-    try:
+    with suppress(Exception):  # annotations are the user's code, and may raise anything
         return typing.get_type_hints(thing, include_extras=True)
-    except Exception:  # noqa: BLE001  # annotations are the user's code, and may raise anything
-        return _hints_one_by_one(thing)
-
-
-def _hints_one_by_one(thing: Any) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for owner in reversed(getattr(thing, "__mro__", (thing,))):
         names = dict(vars(sys.modules.get(getattr(owner, "__module__", None) or "", types.SimpleNamespace())))
@@ -351,8 +341,18 @@ def fields_of(parameters: Iterable[inspect.Parameter], hints: Callable[[], Mappi
         known = hints() if known is None else known
         fallback = Any if isinstance(parameter.annotation, str) else parameter.annotation
         hint = known.get(parameter.name, fallback)
-        if _is_field(parameter.default) or _has_field(hint):
-            found[parameter.name] = _field(module.FieldInfo, hint, parameter.default)
+        has_field = typing.get_origin(hint) is Annotated and any(map(_is_field, hint.__metadata__))
+        if not has_field and not _is_field(parameter.default):
+            continue
+        hint = Any if hint is inspect.Parameter.empty else hint
+        if parameter.default is inspect.Parameter.empty:
+            info = module.FieldInfo.from_annotation(hint)
+        else:
+            info = module.FieldInfo.from_annotated_attribute(hint, parameter.default)
+        alias = info.alias if info.validation_alias is None else info.validation_alias
+        choices: Iterable[object] = getattr(alias, "choices", (alias,))
+        aliases = dict.fromkeys(name for name in choices if isinstance(name, str))
+        found[parameter.name] = Field(info, tuple(aliases))
     return found
 
 
@@ -422,25 +422,6 @@ def annotated(function: Callable[..., Any]) -> Any:
     while isinstance(function, partial):
         function = cast("Callable[..., object]", function.func)  # pyright: ignore[reportUnknownMemberType]
     return function if hasattr(function, "__qualname__") else type(function).__call__
-
-
-def _has_field(hint: Any) -> bool:
-    return typing.get_origin(hint) is Annotated and any(map(_is_field, hint.__metadata__))
-
-
-def _field(kind: Any, hint: Any, default: Any) -> Field:
-    hint = Any if hint is inspect.Parameter.empty else hint
-    if default is inspect.Parameter.empty:
-        info = kind.from_annotation(hint)
-    else:
-        info = kind.from_annotated_attribute(hint, default)
-    return Field(info, tuple(dict.fromkeys(_aliases(info))))
-
-
-def _aliases(info: Any) -> Iterable[str]:
-    validation = info.alias if info.validation_alias is None else info.validation_alias
-    choices: Iterable[object] = getattr(validation, "choices", (validation,))
-    return (name for name in choices if isinstance(name, str))
 
 
 def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:

@@ -18,17 +18,8 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 from sayso.errors import ConfigError
-from sayso.model.canonical.json_tree import (
-    MASK,
-    TAGS,
-    Json,
-    children_of,
-    fields_of,
-    items_of,
-    tag_in,
-    with_fields,
-    with_items,
-)
+from sayso.model.canonical import MASK, Json
+from sayso.model.canonical.json_tree import TAGS, children_of, fields_of, items_of, tag_in, with_fields, with_items
 from sayso.model.text import storable
 
 
@@ -387,8 +378,6 @@ _LONG = 256
 _SPELT_ONE_WAY = re.compile(r"[\w.~-]+", re.ASCII)
 _KEPT_RUN = re.compile(rf"[\w.~-]{{{_SHORTEST_SCRUBBED}}}", re.ASCII)
 
-_Span = tuple[int, int]
-
 
 def scrub(text: str, secrets: Collection[str]) -> str:
     """Return `text` with `MASK` for each secret: for error messages, prompts and results.
@@ -442,10 +431,18 @@ def _quoted(text: str) -> Iterator[str]:
     yield json.dumps(text, ensure_ascii=False)[1:-1]
 
 
-def _spans(text: str, forms: Collection[str]) -> Iterator[_Span]:
+def _spans(text: str, forms: Collection[str]) -> Iterator[tuple[int, int]]:
     alone = [form for form in forms if len(forms) <= _FEW or len(form) > _LONG]
     for form in alone:
-        yield from _occurrences(text, form)
+        # From both ends, because a search from one side skips an occurrence that overlaps the one before it.
+        size, place = len(form), text.find(form)
+        while place >= 0:
+            yield place, place + size
+            place = text.find(form, place + size)
+        place = text.rfind(form)
+        while place >= 0:
+            yield place, place + size
+            place = text.rfind(form, 0, place)
     if len(alone) == len(forms):
         return
     heads = {form[:_SHORTEST_SCRUBBED] for form in forms}
@@ -455,18 +452,6 @@ def _spans(text: str, forms: Collection[str]) -> Iterator[_Span]:
             longest = next((size for size in sizes if text[place : place + size] in forms), None)
             if longest is not None:
                 yield place, place + longest
-
-
-def _occurrences(text: str, secret: str) -> Iterator[_Span]:
-    # From both ends, because a search from one side skips an occurrence that overlaps the one before it.
-    size, place = len(secret), text.find(secret)
-    while place >= 0:
-        yield place, place + size
-        place = text.find(secret, place + size)
-    place = text.rfind(secret)
-    while place >= 0:
-        yield place, place + size
-        place = text.rfind(secret, 0, place)
 
 
 def fit(text: str, secrets: Collection[str]) -> str:

@@ -365,14 +365,12 @@ def changes(
     return list(_changes(before, after, (), is_secret))
 
 
-_Steps = tuple[str | int, ...]
-_IsSecret = Callable[[str], bool] | None
-
-
-def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> Iterator[Change]:
+def _changes(
+    before: Json, after: Json, steps: tuple[str | int, ...], is_secret: Callable[[str], bool] | None
+) -> Iterator[Change]:
     where = escape(place(steps, quoted))
     if is_secret is not None and steps and isinstance(steps[-1], str) and is_secret(steps[-1]):
-        if _exact(before) != _exact(after):
+        if repr(before) != repr(after):
             changed = f"{MASK} (changed)" if before is not _ABSENT else MASK
             yield Change(where, None if before is _ABSENT else MASK, None if after is _ABSENT else changed)
         return
@@ -382,7 +380,7 @@ def _changes(before: Json, after: Json, steps: _Steps, is_secret: _IsSecret) -> 
         old, new = old or {}, new or {}
         for step in {**old, **new}:
             yield from _changes(old.get(step, _ABSENT), new.get(step, _ABSENT), (*steps, step), is_secret)
-    elif _exact(before) != _exact(after):
+    elif repr(before) != repr(after):  # as text, because 1 == 1.0 == True and -0.0 == 0.0, but they differ
         name = steps[-1] if steps else ""
         yield Change(where, *_pair(before, after, name if isinstance(name, str) else ""))
 
@@ -391,11 +389,6 @@ def _kind(tree: Json) -> tuple[str, str | None]:
     if fields_of(tree) is not None:
         return "fields", class_in(tree)
     return ("list" if isinstance(tree, list) else "tuple"), None
-
-
-def _exact(tree: Json) -> str:
-    # As text, because 1 == 1.0 == True and -0.0 == 0.0, but they are different arguments.
-    return repr(tree)
 
 
 def _pair(before: Json, after: Json, name: str) -> tuple[str | None, str | None]:

@@ -55,11 +55,8 @@ class Call:
     @property
     def drawn(self) -> dict[str, Any]:
         """The same, with each mask as a secret value, so that it differs from a text of three stars."""
-        return (
-            self.shown
-            if self.masked is None
-            else cast("dict[str, Any]", mark_secrets(self.shown, canonical.load(self.form)))
-        )
+        tree = self.shown
+        return tree if self.masked is None else cast("dict[str, Any]", mark_secrets(tree, canonical.load(self.form)))
 
     @property
     def shown_text(self) -> str:
@@ -372,7 +369,10 @@ class Request:
         For any other request it is the whole text: why the call did not run or how it failed, and whether it may be
         tried again. Secrets are masked; people's words are quoted.
         """
-        return _message(self)
+        parts = list(_approval(self))
+        if self.state is not State.APPROVED:
+            parts += _ending(self)
+        return without_secrets(self, " ".join(parts))
 
     @property
     def missing_votes(self) -> int:
@@ -418,14 +418,6 @@ def not_run(name: str, reason: str, *, may_change: bool = False) -> str:
     return f"{name} was not run: {reason}. {advice}"
 
 
-def _message(request: Request) -> str:
-    """Return the message; empty if a call was approved unchanged and nobody wrote anything."""
-    parts = list(_approval(request))
-    if request.state is not State.APPROVED:
-        parts += _ending(request)
-    return without_secrets(request, " ".join(parts))
-
-
 def _approval(request: Request) -> Iterator[str]:
     decision = request.decision
     if decision is None or decision.verb not in {"approve", "answer"} or request.state is State.EXPIRED:
@@ -441,7 +433,7 @@ def _approval(request: Request) -> Iterator[str]:
     votes = [*request.votes, decision] if not any(vote == decision for vote in request.votes) else request.votes
     for one in votes:
         if one.comment:
-            yield f"Note from {name_of(one.by)}: {_quoted(one.comment)}."
+            yield f"Note from {name_of(one.by)}: {brief(one.comment, _WORDS_ROOM)}."
 
 
 def _ending(request: Request) -> Iterator[str]:
@@ -486,11 +478,7 @@ def _decider(request: Request) -> tuple[str, str]:
     if decision is None:
         return "nobody", ""
     who = "the program" if decision.is_withdrawal else name_of(decision.by)
-    return who, f", in these words: {_quoted(decision.comment)}" if decision.comment else ""
-
-
-def _quoted(words: str) -> str:
-    return brief(words, _WORDS_ROOM)
+    return who, f", in these words: {brief(decision.comment, _WORDS_ROOM)}" if decision.comment else ""
 
 
 def without_secrets(request: Request, text: str) -> str:
@@ -530,21 +518,14 @@ def changed(before: Call, after: Call, redact: Collection[str] = ()) -> list[Cha
         if not real:
             continue  # this also skips an unchanged value that a redactor draws in another way
         visible = changes(_only(seen, name), _only(will, name))
-        paths = {change.path for change in visible}
-        visible += [change for change in real if _is_masked(change) and change.path not in paths]
+        paths, masks = {change.path for change in visible}, {None, MASK, _CHANGED}
+        visible += [one for one in real if {one.before, one.after} <= masks and one.path not in paths]
         found += visible or [Change(escape(name), MASK, _CHANGED)]
     return found
 
 
-def _is_masked(change: Change) -> bool:
-    return {change.before, change.after} <= {None, MASK, _CHANGED}
-
-
 def _only(tree: dict[str, Any], name: str) -> dict[str, Any]:
     return {name: tree[name]} if name in tree else {}
-
-
-_SEARCHED = 4_000
 
 
 def notes_of(request: Request) -> list[str]:
@@ -556,7 +537,7 @@ def notes_of(request: Request) -> list[str]:
 def search_text(request: Request) -> str:
     """Return the text that `Filter.text` searches; it never has masked values."""
     subject = request.subject
-    found = (subject.tool, subject.shown_text[:_SEARCHED]) if isinstance(subject, Call) else (subject.text, None)
+    found = (subject.tool, subject.shown_text[:4_000]) if isinstance(subject, Call) else (subject.text, None)
     is_new = request.decision is None and not request.votes
     notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
     words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))

@@ -38,14 +38,10 @@ def _checked(text: str, what: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _folded(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(folded.split())
-
-
 def folded(name: str) -> str:
     """Return a name with case, compatibility variants and repeated spaces folded; see `Identity.names`."""
-    return _folded(name)
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return " ".join(plain.split())
 
 
 @dataclass(frozen=True)
@@ -64,18 +60,18 @@ class Identity:
     subject: str
 
     def __post_init__(self) -> None:
-        if ":" in _folded(_checked(self.issuer, "issuer")):
+        if ":" in folded(_checked(self.issuer, "issuer")):
             raise ValueError(f"issuer {self.issuer!r} contains a colon, which separates the parts of an identity")
         _checked(self.subject, "subject")
 
     @property
     def folded(self) -> str:
         """`issuer:subject` with case, compatibility variants and repeated spaces folded; equal for the same person."""
-        return f"{_folded(self.issuer)}:{_folded(self.subject)}"
+        return f"{folded(self.issuer)}:{folded(self.subject)}"
 
     def is_same(self, other: Identity) -> bool:
         """Return whether both are the same person."""
-        return _folded(self.issuer) == _folded(other.issuer) and _folded(self.subject) == _folded(other.subject)
+        return folded(self.issuer) == folded(other.issuer) and folded(self.subject) == folded(other.subject)
 
     def may_be(self, other: Identity) -> bool:
         """Return whether both could be the same person, whatever their issuers: `ada`, `Ada` and `ada@host` could.
@@ -83,7 +79,7 @@ class Identity:
         For exclusions, where it is better to exclude one too many; a quorum counts with `is_same`. `ada@one` and
         `ada@two` are different.
         """
-        mine, theirs = _folded(self.subject), _folded(other.subject)
+        mine, theirs = folded(self.subject), folded(other.subject)
         if mine == theirs:
             return True
         return ("@" in mine) != ("@" in theirs) and mine.partition("@")[0] == theirs.partition("@")[0]
@@ -91,7 +87,7 @@ class Identity:
     @property
     def names(self) -> tuple[str, str]:
         """The folded names that others may use: the subject alone, and `issuer:subject`."""
-        return _folded(self.subject), self.folded
+        return folded(self.subject), self.folded
 
     def goes_by(self, name: str) -> bool:
         """Return whether a filter's name means this identity: its subject, whatever the issuer, or `issuer:subject`."""
@@ -253,11 +249,7 @@ class Escalation:
         people = [one.identity for one in to if isinstance(one, Reviewer)]
         if len(roles) + len(people) != len(to) or not all(role and role == role.strip() for role in roles):
             raise ConfigError(f"escalate_to= takes names of roles and sayso.Reviewer objects, not {to!r}")
-        try:
-            span = duration.parse(after)
-        except ConfigError as error:
-            raise ConfigError(f"escalate_after= takes a duration: {error}") from None
-        return cls(span, frozenset(roles), tuple(people))
+        return cls(duration.option("escalate_after", after), frozenset(roles), tuple(people))
 
     def admits(self, by: Identity, roles: Collection[str]) -> bool:
         """Return whether somebody may decide once the escalation has taken place."""
