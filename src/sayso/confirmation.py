@@ -28,7 +28,6 @@ __all__ = [
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ID_ROOM = 60
 _WAITS = {"wait", "timeout", "on_expiry", "on_reject"}
 _STATUSES = ("approved", "rejected", "edited", "feedback")
 
@@ -145,19 +144,15 @@ def respond_to_confirmation(
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
     else:
-        _warn_of(confirmation_id)
+        import logging
+
+        # Escaped and shortened: a web form may have sent any text as the id.
+        logging.getLogger("sayso").warning(
+            "respond_to_confirmation(%s): no request with this id in %s; the response approves nothing",
+            brief(confirmation_id, 60), " or ".join(escape(one.public_url) for one in config.stores_at_hand()),
+        )  # fmt: skip
     response = {"approved": chosen in {"approved", "edited"}, "data": data, "status": chosen}
     here.responses[confirmation_id] = response
-
-
-def _warn_of(confirmation_id: str) -> None:
-    import logging
-
-    # Escaped and shortened: a web form may have sent any text as the id.
-    logging.getLogger("sayso").warning(
-        "respond_to_confirmation(%s): no request with this id in %s; the response approves nothing",
-        brief(confirmation_id, _ID_ROOM), " or ".join(escape(store.public_url) for store in config.stores_at_hand()),
-    )  # fmt: skip
 
 
 def _status(*, approved: bool, data: Any, status: str | None) -> str:

@@ -34,7 +34,13 @@ def parse(value: timedelta | str) -> timedelta:
     Raises:
         ConfigError: `value` is not a duration, is not positive, or is over ten years.
     """
-    span = _read(value) if isinstance(value, str) else value
+    span = value
+    if isinstance(value, str):
+        found = _FORM.fullmatch(value.strip(" ")) if len(value) <= 100 else None
+        if found is not None and any(found.groups()):
+            # Fractions, because a float would make 0.29s one microsecond short; they also have no largest number.
+            parts = (Fraction(number) * _MICROSECONDS[unit] for unit, number in found.groupdict("0").items())
+            span = timedelta(microseconds=min(int(sum(parts)), 2 * (_LONGEST // timedelta(microseconds=1))))
     if not isinstance(span, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"{_brief(value)} is not a duration; {_FORMS}")
     if span <= timedelta(0):
@@ -113,15 +119,6 @@ def ago(then: datetime, now: datetime) -> str:
 def left(end: datetime, now: datetime) -> str:
     """Format the time until `end`: `in 13m`, or `expired`, which begins at the very instant `end`."""
     return say("in %(span)s", span=text(end - now)) if now < end else say("expired")
-
-
-def _read(value: str) -> timedelta | None:
-    found = _FORM.fullmatch(value.strip(" ")) if len(value) <= 100 else None
-    if found is None or not any(found.groups()):
-        return None
-    # Fractions, because a float would make 0.29s one microsecond short, and because they have no largest number.
-    exact = sum((Fraction(number) * _MICROSECONDS[unit] for unit, number in found.groupdict("0").items()), Fraction(0))
-    return timedelta(microseconds=min(int(exact), 2 * (_LONGEST // timedelta(microseconds=1))))
 
 
 def _brief(value: object) -> str:

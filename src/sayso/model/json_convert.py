@@ -24,17 +24,7 @@ import pydantic_core
 
 from sayso.model.canonical import MASK, Json, display, form_of, value_of
 from sayso.model.canonical.json_tree import class_in, dump, fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.schema_validation import (
-    UNKNOWN,
-    Checker,
-    Node,
-    Problem,
-    SchemaError,
-    mapped,
-    replaced,
-    resolved,
-    word_of,
-)
+from sayso.model.schema_validation import UNKNOWN, Checker, Node, Problem, SchemaError, mapped, resolved, word_of
 
 _SCALARS: dict[str, Any] = {
     "str": str, "bytes": bytes, "date": date, "datetime": datetime, "time": time, "timedelta": timedelta,
@@ -205,7 +195,7 @@ class JsonEdits:
         given = dict(values)
         plain = {name: form for name, form in values.items() if name not in kept and _plain(form) == form}
         for (name, *steps), new in _bounded(self._checker.readings, plain):
-            given[str(name)] = replaced(given[str(name)], steps, new)
+            given[str(name)] = _replaced(given[str(name)], steps, new)
         return given
 
     def write(self, name: str, tree: Json) -> Json:
@@ -287,7 +277,10 @@ class JsonEdits:
         misfits: list[Misfit] = []
         value = _plain(tree)
         for part in parts:
-            if not self._fits(part, value):
+            text = json.dumps(part)
+            if text not in self._parts:
+                self._parts[text] = self._compiled({"$defs": self._tree.get("$defs", {}), "allOf": [part]})
+            if _bounded(self._parts[text].problems, value):
                 continue
             try:
                 made = self._write(part, tree, path)
@@ -302,12 +295,6 @@ class JsonEdits:
         if len(misfits) == 1:
             raise misfits[0]
         raise Misfit((path, f"Input fits none of {', '.join(word_of(part, self._tree) for part in parts)}"))
-
-    def _fits(self, part: Any, value: Any) -> bool:
-        text = json.dumps(part)
-        if text not in self._parts:
-            self._parts[text] = self._compiled({"$defs": self._tree.get("$defs", {}), "allOf": [part]})
-        return not _bounded(self._parts[text].problems, value)
 
     def _object(self, node: Node, kind: str, name: str, tree: Json, path: tuple[str | int, ...]) -> Json:
         """Write an instance of a class with the defaults of its fields, or without them if the program builds it."""
@@ -344,6 +331,15 @@ def _bounded(look: Callable[[Any], list[Any]], value: Any) -> list[Any]:
         return look(value)
     except (ValueError, RecursionError) as error:
         raise SchemaError([f"arguments: cannot be checked ({error})"]) from None
+
+
+def _replaced(tree: Any, steps: list[str | int], new: Any) -> Any:
+    """Return a copy of a JSON value with the value at a path replaced."""
+    if not steps:
+        return new
+    copy = tree.copy()
+    copy[steps[0]] = _replaced(tree[steps[0]], steps[1:], new)
+    return copy
 
 
 def _member(node: Node, tree: Json, path: tuple[str | int, ...]) -> Json:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from sayso.errors import ArgumentError
@@ -35,6 +35,7 @@ from sayso.model.schema_validation import (
     foreign,
     foreign_answer,
     mapped,
+    no_number,
     resolved,
 )
 
@@ -98,13 +99,17 @@ class Schema:
         return cls(None, foreign_answer(schema, option))
 
     @classmethod
+    @lru_cache(maxsize=128)  # compiling validators is slow, and a list of requests uses the same few schemas
     def from_text(cls, text: str) -> Schema:
         """Return the schema with this stored text, without importing anything.
 
         Raises:
             ValueError: The text is not a schema.
         """
-        return _from_text(text)
+        given = json.loads(text)
+        if not isinstance(given, dict) or "$schema" not in given:
+            raise ValueError("this is not a schema that this version of sayso can read")
+        return cls(None, cast("Node", given))
 
     @classmethod
     def live(cls, digest: str) -> Schema | None:
@@ -264,8 +269,11 @@ class Schema:
         """Return the problems that would prevent a reviewer from editing these values. Cheap for correct types."""
         problems: list[Problem] = []
         for name, value in values.items():
-            if type(value) is not self._quick.get(name):  # most values have the right plain type
-                problems += self._misfits_of(name, value)
+            if type(value) is self._quick.get(name):  # most values have the right plain type
+                continue
+            # The result of the check does not matter: the call keeps the value that it was given.
+            if self.python and self.python.check(name, value)[1]:
+                problems += self._found_in(name, value)
         return list(map(self._line, problems))
 
     @cached_property
@@ -288,7 +296,7 @@ class Schema:
         if name not in self.properties and self.tree.get("additionalProperties", True) is False:
             self._raise([((name,), UNKNOWN)])
         try:
-            parsed: list[Any] = [json.loads(text, parse_constant=_refuse)]
+            parsed: list[Any] = [json.loads(text, parse_constant=no_number)]
         except (ValueError, RecursionError):
             parsed = []
         node = self.resolved(self.properties.get(name, {}))
@@ -338,10 +346,8 @@ class Schema:
     def _quick(self) -> dict[str, type]:
         """The arguments whose schema is a single plain type."""
         plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
-        kinds: dict[str, Any] = {
-            name: node["type"] for name, node in plain.items()
-        }  # a foreign schema may list several
-        return {name: _QUICK[kind] for name, kind in kinds.items() if isinstance(kind, str) and kind in _QUICK}
+        kinds = {name: str(node["type"]) for name, node in plain.items()}  # a foreign schema may list several
+        return {name: _QUICK[kind] for name, kind in kinds.items() if kind in _QUICK}
 
     @cached_property
     def _bounded(self) -> list[str]:
@@ -350,12 +356,6 @@ class Schema:
             name for name, node in self.properties.items()
             if _has_bounds(node) or (python is not None and python.says_more(name))
         ]  # fmt: skip
-
-    def _misfits_of(self, name: str, value: object) -> list[Problem]:
-        # The result of the check does not matter: the call keeps the value that it was given.
-        if not (self.python and self.python.check(name, value)[1]):
-            return []
-        return self._found_in(name, value)
 
     def _found_in(self, name: str, value: object) -> list[Problem]:
         """Return the problems of one argument."""
@@ -424,10 +424,6 @@ def _refused(name: str, error: ArgumentError) -> Problem:
     return (name, *(int(place) if place else field for place, field in steps)), error.reason
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
 def _without_words(node: Node) -> Node:
     found = {key: part for key, part in node.items() if key not in _WORDS}
     return {**found, "anyOf": sorted(found["anyOf"], key=dump)} if "anyOf" in found else found
@@ -442,15 +438,6 @@ def _has_bounds(node: Any) -> bool:
     mapped(node, lambda one: found.append(one) or one)
     # A decimal always has a pattern, which is no bound.
     return any(one.keys() & _BOUNDS - ({"pattern"} if one.get("x-sayso-type") == "decimal" else set()) for one in found)
-
-
-@lru_cache(maxsize=128)
-def _from_text(text: str) -> Schema:
-    # Cached, because compiling validators is slow and a list of requests uses the same few schemas.
-    given = json.loads(text)
-    if not isinstance(given, dict) or "$schema" not in given:
-        raise ValueError("this is not a schema that this version of sayso can read")
-    return Schema(None, cast("Node", given))
 
 
 _live: WeakValueDictionary[str, Schema] = WeakValueDictionary()

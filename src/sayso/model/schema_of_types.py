@@ -266,8 +266,10 @@ class _Generator(GenerateJsonSchema):
         """Return pydantic's schema of a type, completed with what it leaves out."""
         kind: str = schema["type"]
         node = dict(_NODES[kind]) if kind in _NODES else dict(method(schema))
-        if kind == "str" and isinstance(pattern := schema.get("pattern"), re.Pattern):
-            node["pattern"] = _inline(cast("re.Pattern[str]", pattern))
+        if kind == "str" and isinstance(schema.get("pattern"), re.Pattern):
+            pattern: re.Pattern[str] = schema["pattern"]
+            flags = "".join(letter for flag, letter in _INLINE_FLAGS.items() if flag in re.RegexFlag(pattern.flags))
+            node["pattern"] = f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
         if kind in _LIMITS and (kind != "str" or any(map(schema.get, _CHANGES_TEXT))):
             limits = {name: form_of(schema[name]) for name in _LIMITS[kind] if schema.get(name) is not None}
             node |= {"x-sayso-type": kind, **({"x-sayso-limits": limits} if limits else {})}
@@ -317,7 +319,10 @@ class _Generator(GenerateJsonSchema):
                 node["properties"][name] = {**node["properties"][name], "x-sayso-alias": [alias]}
             elif alias is not None:
                 node["x-sayso-code"] = True
-        if any(cls.model_config.get(name) for name in _CONFIG_WITH_EFFECT) or _does_more(cls):
+        # `model_post_init` also exists for private attributes, whose values the schema does not describe either.
+        has_code = cls.model_post_init is not pydantic.BaseModel.model_post_init or _has_validators(cls)
+        has_effect = any(cls.model_config.get(name) for name in _CONFIG_WITH_EFFECT)
+        if has_code or has_effect or getattr(cls, "__pydantic_custom_init__", False):
             node["x-sayso-code"] = True
         return node
 
@@ -350,11 +355,6 @@ class _Generator(GenerateJsonSchema):
         return made
 
 
-def _inline(pattern: re.Pattern[str]) -> str:
-    flags = "".join(letter for flag, letter in _INLINE_FLAGS.items() if flag in re.RegexFlag(pattern.flags))
-    return f"(?{flags}){pattern.pattern}" if flags else pattern.pattern
-
-
 def _form_or(otherwise: str, value: object) -> Json:
     try:
         return form_of(value)
@@ -366,12 +366,6 @@ def _has_validators(cls: Any) -> bool:
     found = getattr(cls, "__pydantic_decorators__", None)
     kinds = ("validators", "field_validators", "root_validators", "model_validators")
     return any(getattr(found, kind, None) for kind in kinds)
-
-
-def _does_more(cls: Any) -> bool:
-    # `model_post_init` also exists for private attributes, whose values the schema does not describe either.
-    has_hook = cls.model_post_init is not pydantic.BaseModel.model_post_init
-    return _has_validators(cls) or bool(getattr(cls, "__pydantic_custom_init__", False)) or has_hook
 
 
 def _tidied(redaction: Redaction, node: Node) -> Node:

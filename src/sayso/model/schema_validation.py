@@ -129,7 +129,7 @@ def _read(error: Any) -> list[Any]:
     if "boolean" in types and text.lower() in _BOOLEANS:
         return [_BOOLEANS[text.lower()]]
     try:
-        found = json.loads(text, parse_constant=_no_number)
+        found = json.loads(text, parse_constant=no_number)
     except (ValueError, RecursionError):
         return []
     if is_enum:
@@ -139,16 +139,8 @@ def _read(error: Any) -> list[Any]:
     return [found] if is_meant else []
 
 
-def replaced(tree: Any, steps: list[str | int], new: Any) -> Any:
-    """Return a copy of a JSON value with the value at a path replaced."""
-    if not steps:
-        return new
-    copy = tree.copy()
-    copy[steps[0]] = replaced(tree[steps[0]], steps[1:], new)
-    return copy
-
-
-def _no_number(constant: str) -> NoReturn:
+def no_number(constant: str) -> NoReturn:
+    """Refuse NaN and infinity where JSON is parsed."""
     raise ValueError(constant)
 
 
@@ -248,15 +240,16 @@ def foreign_answer(schema: Mapping[str, Any], option: str) -> Node:
     inner = foreign(schema, option)
     draft = inner.pop("$schema")
     # It is now one level deeper, so references inside it must be adjusted.
-    inner = mapped(inner, lambda node: {**node, "$ref": _deeper(node["$ref"])} if "$ref" in node else node)
+    inner = mapped(inner, _one_deeper)
     tree: Node = {"$schema": draft, "type": "object", "properties": {"answer": inner}, "required": ["answer"]}
     return foreign({**tree, "additionalProperties": False}, option)
 
 
-def _deeper(reference: object) -> object:
+def _one_deeper(node: Node) -> Node:
+    reference = node.get("$ref")
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-        return reference
-    return f"#/properties/answer{reference[1:]}"
+        return node
+    return {**node, "$ref": f"#/properties/answer{reference[1:]}"}
 
 
 def _always(_: str) -> bool:

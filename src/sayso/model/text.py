@@ -207,7 +207,8 @@ def mixed_script(text: str) -> dict[str, list[str]]:
         return {}
     words = (word for word in dict.fromkeys(_WORD.findall(text)) if not word.isascii())
     scripts = {word: {_script(letter) for letter in word if letter.isalpha()} - {""} for word in words}
-    return {word: sorted(found, key=_latin_first) for word, found in scripts.items() if _is_odd(found)}
+    mixed = {word: found for word, found in scripts.items() if len(found) > 1 and found != {"Latin", "East Asian"}}
+    return {word: sorted(found, key=lambda script: (script != "Latin", script)) for word, found in mixed.items()}
 
 
 def mixed_direction(text: str) -> str | None:
@@ -231,14 +232,6 @@ def is_right_to_left(text: str) -> bool:
         return False
     ways = [unicodedata.bidirectional(letter) for letter in text]
     return sum(way in _RIGHT_TO_LEFT for way in ways) > ways.count("L")
-
-
-def _is_odd(scripts: set[str]) -> bool:
-    return len(scripts) > 1 and scripts != {"Latin", "East Asian"}
-
-
-def _latin_first(script: str) -> tuple[bool, str]:
-    return script != "Latin", script
 
 
 def _is_hidden(character: str) -> bool:

@@ -38,29 +38,10 @@ from sayso.model.parameters import class_name, function_name, place
 from sayso.model.text import Text
 
 __all__ = [
-    "LIMIT_BYTES",
-    "LIMIT_DEPTH",
-    "LIMIT_DIGITS",
-    "LIMIT_VALUES",
-    "MASK",
-    "Form",
-    "Json",
-    "check_round_trip",
-    "class_name",
-    "decode",
-    "digest_input",
-    "display",
-    "dump",
-    "encode",
-    "form_of",
-    "function_name",
-    "is_same",
-    "load",
-    "read",
-    "strict_copy",
-    "strict_loads",
-    "value_of",
-]
+    "LIMIT_BYTES", "LIMIT_DEPTH", "LIMIT_DIGITS", "LIMIT_VALUES", "MASK", "Form", "Json", "check_round_trip",
+    "class_name", "decode", "digest_input", "display", "dump", "encode", "form_of", "function_name", "is_same", "load",
+    "read", "strict_copy", "strict_loads", "value_of",
+]  # fmt: skip
 
 
 LIMIT_BYTES = 1_048_576
@@ -204,7 +185,11 @@ class _Writer:
                     self._text(part)
             return {tag.name: payload}
         if isinstance(value, Enum):
-            return {"$enum": [self._text(class_name(kind)), self._text(_member_name(value))]}
+            name = cast("str | None", value.name)  # a combination of flags may have none
+            if name is None or kind.__members__.get(name) is not value:
+                what = f"is a combination of {kind.__name__} flags, which has no name of its own; pass its value"
+                raise Unfit(what)
+            return {"$enum": [self._text(class_name(kind)), self._text(name)]}
         names = dataclass_fields(kind)
         if names is not None:
             return {"$dataclass": [self._text(class_name(kind)), self._members(dataclass_parts(value, names))]}
@@ -212,7 +197,11 @@ class _Writer:
             return {"$model": self._model(value, kind)}
         if kind is Text:
             return self._text(str(value))
-        return self._refuse(_why_not(kind))
+        plain = next((name for name, builtin in _CONVERTIBLE.items() if issubclass(kind, builtin)), None)
+        if plain is not None:
+            return self._refuse(f"is a {kind.__name__}; convert it to {plain}")
+        advice = "pass plain values, a dataclass or a pydantic model"
+        return self._refuse(f"is of class {class_name(kind)}, which has no canonical form; {advice}")
 
     def _model(self, value: Any, kind: type[Any]) -> list[Json]:
         held: dict[str, object] = value.__dict__
@@ -278,21 +267,6 @@ class _Writer:
     def _refuse(self, reason: str) -> NoReturn:
         where = place(self.path[:_LONGEST_PLACE]) + ("…" if len(self.path) > _LONGEST_PLACE else "")
         raise ArgumentError(where, reason)
-
-
-def _member_name(member: Enum) -> str:
-    name = cast("str | None", member.name)  # a combination of flags may have none
-    if name is None or type(member).__members__.get(name) is not member:
-        raise Unfit(f"is a combination of {type(member).__name__} flags, which has no name of its own; pass its value")
-    return name
-
-
-def _why_not(kind: type[Any]) -> str:
-    plain = next((name for name, builtin in _CONVERTIBLE.items() if issubclass(kind, builtin)), None)
-    if plain is not None:
-        return f"is a {kind.__name__}; convert it to {plain}"
-    advice = "pass plain values, a dataclass or a pydantic model"
-    return f"is of class {class_name(kind)}, which has no canonical form; {advice}"
 
 
 def _no_constant(_: str) -> NoReturn:

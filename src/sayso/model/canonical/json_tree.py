@@ -13,7 +13,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -208,12 +208,9 @@ def _write_path(value: Any) -> str:
     return value.as_posix()
 
 
-def _write_secret_str(value: Any) -> list[Json]:
-    return ["str", value.get_secret_value()]
-
-
-def _write_secret_bytes(value: Any) -> list[Json]:
-    return ["bytes", _write_bytes(value.get_secret_value())]
+def _write_secret(value: Any) -> list[Json]:
+    content = value.get_secret_value()
+    return ["bytes", _write_bytes(content)] if isinstance(content, bytes) else ["str", content]
 
 
 def _show_secret(_: Json) -> str:
@@ -230,8 +227,8 @@ _ROWS = (
     Tag("$timedelta", "datetime", "timedelta", _write_timedelta, _read_timedelta, _show_timedelta),
     Tag("$uuid", "uuid", "UUID", str, _read_uuid),
     Tag("$path", "pathlib", _PATH, _write_path, _read_path),
-    Tag("$secret", "pydantic.types", "SecretStr", _write_secret_str, _read_secret, _show_secret),
-    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret_bytes, _read_secret, _show_secret),
+    Tag("$secret", "pydantic.types", "SecretStr", _write_secret, _read_secret, _show_secret),
+    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret, _read_secret, _show_secret),
 )
 
 TAGS = {row.name: row for row in _ROWS if row.attribute != "SecretBytes"}
@@ -379,19 +376,15 @@ def _display_tagged(tag: str, payload: Json) -> Json:
         case "$enum", [_, str(member)]:
             return member
         case (("$dataclass" | "$model"), [_, dict(fields), *rest]) if fields_of({tag: payload}) is not None:
-            return _display_fields(fields, rest)
+            shown = {key: display(item) for key, item in fields.items()}
+            for more in rest:
+                extra = more.get("extra") if isinstance(more, dict) else None
+                shown |= {key: display(item) for key, item in extra.items()} if isinstance(extra, dict) else {}
+            return shown
         case _ if tag in TAGS:
             return TAGS[tag].shown(payload)
         case _:
             return {tag: display(payload)}
-
-
-def _display_fields(fields: dict[str, Json], rest: Iterable[Json]) -> Json:
-    shown = {key: display(item) for key, item in fields.items()}
-    for more in rest:
-        extra = more.get("extra") if isinstance(more, dict) else None
-        shown |= {key: display(item) for key, item in extra.items()} if isinstance(extra, dict) else {}
-    return shown
 
 
 LIMIT_DEPTH = 64
@@ -514,16 +507,13 @@ class Reader:
         names = dataclass_fields(cls)
         if names is None or set(names) != set(tree):
             self.refuse(f"does not have the fields of the current {cls.__name__}")
-        value = self._bare(cls)
+        try:
+            value = cast("object", object.__new__(cls))
+        except TypeError:
+            self.refuse(f"is a {cls.__name__}, which extends a builtin type and cannot be restored")
         for name, field in self.fields(tree).items():
             object.__setattr__(value, name, field)
         return value
-
-    def _bare(self, cls: Any) -> object:
-        try:
-            return object.__new__(cls)
-        except TypeError:
-            self.refuse(f"is a {cls.__name__}, which extends a builtin type and cannot be restored")
 
     def _model(self, cls: type, tree: dict[str, Json], rest: dict[str, Json]) -> object:
         if not is_model(cls) or not set(tree) <= set(cast("dict[str, object]", cls.model_fields)):
@@ -535,7 +525,11 @@ class Reader:
                 pass
             case _:
                 self.refuse("has a malformed $model")
-        self._must_have_distinct_names(tree, extra or {}, private or {})
+        # `encode` writes no such model: a reviewer would see one of the two values, and the other would run.
+        if any(not name.startswith("_") for name in private or {}):
+            self.refuse("has a private attribute without a leading underscore")
+        if len({*tree, *(extra or {}), *(private or {})}) < len(tree) + len(extra or {}) + len(private or {}):
+            self.refuse("has one name for two values")
         extras = None if extra is None else self.fields(extra)
         fields = self.fields(tree)
         value: object = object.__new__(cls)
@@ -550,10 +544,3 @@ class Reader:
         for name, part in parts:
             object.__setattr__(value, name, part)
         return value
-
-    def _must_have_distinct_names(self, *parts: dict[str, Json]) -> None:
-        # `encode` writes no such model: a reviewer would see one of the two values, and the other would run.
-        if any(not name.startswith("_") for name in parts[-1]):
-            self.refuse("has a private attribute without a leading underscore")
-        if len(set[str]().union(*parts)) < sum(map(len, parts)):
-            self.refuse("has one name for two values")
