@@ -27,23 +27,8 @@ from sayso.audit.checkpoint import (
 from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as let_go
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
-from sayso.cli.context import (
-    WRONG,
-    CliContext,
-    Number,
-    as_date,
-    as_option,
-    complain,
-    confirmed,
-    file_to_write,
-    json_option,
-    out,
-    output_option,
-    paint,
-    plural,
-    print_json,
-    write_lines,
-)
+from sayso.cli import context
+from sayso.cli.context import WRONG, CliContext, as_date, complain, json_option, out, plural
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.redaction import mark_secrets
@@ -129,7 +114,7 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
         rows.append(f"{plural(past.number, 'checkpoint')}, the newest {checkpoint_text(past.newest)}")
     if anchor is not None:
         rows.append(f"compared with {anchor.witness}, {_signature_text(anchor.key)}")
-    word = paint("BROKEN", "red")
+    word = context.paint("BROKEN", "red")
     rows += [f"{word}  run {token(one.run_id)}: {escape(one.reason)}" for one in broken[:_MOST]]
     if len(broken) > _MOST:
         rows.append(f"({len(broken) - _MOST:,} more not shown; --json has all)")
@@ -176,7 +161,7 @@ def _make_checkpoint(cli: CliContext) -> int:
 
 def _make_anchor(cli: CliContext, path: Path) -> int:
     who = signer()
-    with file_to_write(path, may_replace=False) as file:
+    with context.file_to_write(path, may_replace=False) as file:
         file.write(anchor_text(cli.store, who))
     made = read_anchor_file(path.expanduser())
     return cli.answer(
@@ -193,7 +178,7 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
 @click.option("--request", "request_id", metavar="ID", help="Only about this request.")
 @click.option("--grant", "grant_id", metavar="ID", help="Only about this grant.")
 @click.option(
-    "--limit", metavar="N", type=Number(1), default=200, show_default=True, help="Show only the newest N rows."
+    "--limit", metavar="N", type=context.Number(1), default=200, show_default=True, help="Show only the newest N rows."
 )
 @click.option("--verify", is_flag=True, help="Verify the chains, and every request against them.")
 @click.option("--checkpoint", is_flag=True, help="Write a checkpoint, which covers all chains, into the journal.")
@@ -258,7 +243,7 @@ def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit:
 @click.option("--since", metavar="DATE", type=as_date, help="Only rows since this date: 2026-01-31, or 90d.")
 @click.option("--until", metavar="DATE", type=as_date, help="Only rows before this date.")
 @click.option("--run", "run_id", metavar="ID", help="Only in this run.")
-@output_option
+@context.output_option
 @click.pass_obj
 def _export(
     cli: CliContext, form: str, since: datetime | None, until: datetime | None, run_id: str | None, output: Path | None
@@ -267,7 +252,7 @@ def _export(
     if run_id is not None:
         cli.check_run(run_id)
     lines = exported(cli.store, cast("Format", form), since=since, until=until, run_id=run_id)
-    write_lines(lines, output, "line")
+    context.write_lines(lines, output, "line")
     return 0
 
 
@@ -291,7 +276,7 @@ def receipt() -> None:
 
 @receipt.command("write", hidden=True)
 @click.argument("request_id", metavar="ID")
-@output_option
+@context.output_option
 @click.pass_obj
 def _write(cli: CliContext, request_id: str, output: Path | None) -> int:
     """Write the receipt of a request that has ended."""
@@ -300,7 +285,7 @@ def _write(cli: CliContext, request_id: str, output: Path | None) -> int:
     if output is None:
         out(text.removesuffix("\n"))
         return 0
-    with file_to_write(output) as file:
+    with context.file_to_write(output) as file:
         file.write(text)
     complain(f"receipt written to {escape(str(output))}, {_signature_text(None if who is None else who.key)}")
     return 0
@@ -319,7 +304,7 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
     except EvidenceError as fault:
         if not cli.as_json:
             raise
-        print_json({"ok": False, "reason": str(fault)})
+        context.print_json({"ok": False, "reason": str(fault)})
         return WRONG
     return cli.answer(
         {"ok": True, "key": found.key, "receipt": found.body}, _receipt_rows(found, is_trusted=key is not None)
@@ -360,7 +345,7 @@ _JOURNAL_STAYS = "the journal keeps its rows, with names, times, fingerprints an
 @click.option("--before", required=True, metavar="DATE", type=as_date, help="A date or an age: 2026-01-31, or 90d.")
 @click.option("--dry-run", is_flag=True, help="Only print how much would be removed.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@as_option
+@context.as_option
 @json_option
 @click.pass_obj
 def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> int:
@@ -378,7 +363,7 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
             )
         what = f"permanently remove the content of {plural(would.requests, 'request')} and {plural(would.runs, 'run')}"
         question = f"{what} that ended before {before:%Y-%m-%d %H:%M}Z?"
-        if (would.requests or would.runs) and not confirmed(question):
+        if (would.requests or would.runs) and not context.confirmed(question):
             complain("nothing was removed")
             return WRONG
     done = let_go(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)

@@ -18,22 +18,8 @@ from typing import Any, Literal, cast
 import click
 
 from sayso import clock, errors
-from sayso.cli.context import (
-    WRONG,
-    CliContext,
-    as_span,
-    complain,
-    confirmed,
-    deciding,
-    exit_code,
-    filter_options,
-    message_option,
-    out,
-    print_json,
-    report,
-    reviewer_options,
-    table,
-)
+from sayso.cli import context
+from sayso.cli.context import WRONG, CliContext, as_span, complain, confirmed, deciding, message_option, out
 from sayso.cli.policy import grant_rows
 from sayso.gates.notices import is_there
 from sayso.model import canonical
@@ -86,15 +72,15 @@ def for_each(
         try:
             after = action(_long_enough(request_id))
         except errors.SaysoError as fault:
-            worst = max(worst, report(fault))
-            error = {"kind": type(fault).__name__, "message": str(fault), "exit": exit_code(fault)}
+            worst = max(worst, context.report(fault))
+            error = {"kind": type(fault).__name__, "message": str(fault), "exit": context.exit_code(fault)}
             documents.append({"id": request_id, "ok": False, "error": error})
             continue
         documents.append({"id": after.id, "ok": True, "request": request_document(after)})
         if not cli.as_json:
             out(*rows(after))
     if cli.as_json:
-        print_json(documents)
+        context.print_json(documents)
     return worst
 
 
@@ -166,7 +152,7 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
 
 def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
     """Show all requests, and ask; any answer but yes is a no."""
-    rows = table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
+    rows = context.table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
     for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or omitted
         cautions = card.effect_cautions(cli.review.same_effect(request), clock.now())
         is_short = card.headline(request, _LINE) == card.headline(request, _ENDLESS)
@@ -179,7 +165,7 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
 
 _selection = (
     click.argument("ids", nargs=-1, metavar="[ID...]"),
-    filter_options,
+    context.filter_options,
     click.option("--yes", "is_sure", is_flag=True, help="With filters: do not ask for confirmation."),
 )
 
@@ -390,10 +376,7 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
 # -- the other decisions -------------------------------------------------------------------------------------------
 
 
-@deciding(
-    *_selection,
-    message_option("The reason, for the program and its model."),
-)
+@deciding(*_selection, message_option("The reason, for the program and its model."))
 def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | None) -> int:
     """Reject calls or questions. The same call in the same run stays rejected.
 
@@ -480,10 +463,7 @@ def release(cli: CliContext, request_id: str, force: bool) -> int:
     return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; any reviewer can decide it"])
 
 
-@deciding(
-    click.argument("request_id", metavar="ID"),
-    click.argument("span", metavar="SPAN", type=as_span),
-)
+@deciding(click.argument("request_id", metavar="ID"), click.argument("span", metavar="SPAN", type=as_span))
 def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     """Let a pending request, or an unused approval, expire SPAN from now: 90s, 24h, 7d."""
 
@@ -523,7 +503,7 @@ def resolve(
 
 
 @click.command()
-@reviewer_options
+@context.reviewer_options
 @click.pass_obj
 def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
     """Decide pending requests one by one, oldest first: approve, edit, reject, feedback, skip, quit."""

@@ -40,33 +40,11 @@ import click
 
 from sayso import __version__, clock, config, errors
 from sayso.audit.checkpoint import first_of, history, problems
+from sayso.channels import registry
 from sayso.channels.outbox import delivering
-from sayso.channels.registry import (
-    Channel,
-    ChannelHealth,
-    announce_waiting,
-    check,
-    configured,
-    forget,
-    health,
-    make,
-    test_notification,
-)
+from sayso.cli import context
 from sayso.cli.audit import checkpoint_text, signer
-from sayso.cli.context import (
-    WRONG,
-    CliContext,
-    NoStoreYetError,
-    Number,
-    as_span,
-    check_key,
-    complain,
-    file_of,
-    handling_signals,
-    json_option,
-    out,
-    paint,
-)
+from sayso.cli.context import WRONG, CliContext, complain, out
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.redaction import words
@@ -85,21 +63,20 @@ _THREADS = 32  # for handlers that are sync functions
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="MODULE:NAME...")
 @click.option(
-    "--concurrency", metavar="N", type=Number(1, 10_000), default=8, show_default=True, help="Most runs at a time."
-)
+    "--concurrency", metavar="N", type=context.Number(1, 10_000), default=8, show_default=True,
+    help="Most runs at a time.",
+)  # fmt: skip
 @click.option(
-    "--grace", metavar="SPAN", type=as_span, default="800ms", show_default=True, help="Time for handlers after SIGTERM."
-)
+    "--grace", metavar="SPAN", type=context.as_span, default="800ms", show_default=True,
+    help="Time for handlers after SIGTERM.",
+)  # fmt: skip
 @click.option(
-    "--limit",
-    "limits",
-    metavar="N|TOOL=N",
-    multiple=True,
+    "--limit", "limits", metavar="N|TOOL=N", multiple=True,
     help="Most calls at a time, of all tools or of one; repeatable.",
-)
+)  # fmt: skip
 @click.option("--health", metavar="[HOST:]PORT", help="Serve GET /healthz and /readyz; HOST is by default 127.0.0.1.")
 @click.option("--once", is_flag=True, help="Resume the runs that are ready, then exit; 1 if one failed to resume.")
-@json_option
+@context.json_option
 @click.pass_obj
 def worker(
     cli: CliContext, targets: tuple[str, ...], concurrency: int, grace: timedelta, limits: tuple[str, ...],
@@ -265,7 +242,7 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="handler")
     loop.set_default_executor(threads)
     task = loop.create_task(served.run(once=once))
-    with handling_signals(stop):
+    with context.handling_signals(stop):
         try:
             while not task.done():
                 # A handler that calls sys.exit() stops the loop, but must end only its own run.
@@ -347,13 +324,13 @@ def notify(
     if tested is not None:
         return _test(tested, link)
     if forgotten is not None:
-        if not forget(cli.store, forgotten):
+        if not registry.forget(cli.store, forgotten):
             complain(f"error: no channel {escape(forgotten)!r} is known to this store; nothing changed")
             return WRONG
         then = "; if sayso.toml still names it, the next delivery registers it again"
         out(f"{escape(forgotten)} gets no more notifications{then}")
         return 0
-    store, channels = cli.store_or_new, configured()
+    store, channels = cli.store_or_new, registry.configured()
     if not channels:
         _once(store, channels, link)  # drops messages queued for channels that were removed from the settings
         file = config.settings_file()
@@ -367,7 +344,7 @@ def notify(
     if once or backlog is not None:
         return _once(store, channels, link, backlog)
     ended = threading.Event()
-    with handling_signals(lambda _, __: ended.set()), delivering(store, link):
+    with context.handling_signals(lambda _, __: ended.set()), delivering(store, link):
         out(f"delivering to {', '.join(map(escape, channels))}; press Ctrl-C to stop")
         ended.wait()
     return 0
@@ -379,7 +356,7 @@ def _test(name: str, link: str | None) -> int:
         known = ", ".join(sorted(tables)) or "none"
         raise errors.ConfigError(f"sayso.toml has no channel {name!r} (it has {known}); nothing was sent")
     try:
-        make(name, tables[name]).send(test_notification(name, link))
+        registry.make(name, tables[name]).send(registry.test_notification(name, link))
     except errors.ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  any failure of the channel is the result of the test
@@ -391,12 +368,12 @@ def _test(name: str, link: str | None) -> int:
     return 0
 
 
-def _once(store: Store, channels: Mapping[str, Channel], link: str | None, backlog: str | None = None) -> int:
+def _once(store: Store, channels: Mapping[str, registry.Channel], link: str | None, backlog: str | None = None) -> int:
     store.sweep()
     failed = 0
     with delivering(store, link, runs=False) as deliverers:
         if backlog is not None:
-            announce_waiting(store, backlog)
+            registry.announce_waiting(store, backlog)
         for name, deliverer in zip(channels, deliverers, strict=True):
             deliverer.take_over()
             sent = deliverer.deliver_due()
@@ -419,7 +396,7 @@ class _Finding:
 
 @click.command()
 @click.option("--seal", is_flag=True, help="First encrypt requests that were stored before SAYSO_KEY was set.")
-@json_option
+@context.json_option
 @click.pass_obj
 def doctor(cli: CliContext, seal: bool) -> int:
     """Check the store, the clock and the settings; exit with 1 if something is wrong."""
@@ -429,7 +406,7 @@ def doctor(cli: CliContext, seal: bool) -> int:
     wrong = [one for one in found if one.wrong is not None]
     rows = list[str]()
     for one in found:
-        problem = "" if one.wrong is None else f"   {paint('WRONG', 'red')}: {escape(one.wrong)}"
+        problem = "" if one.wrong is None else f"   {context.paint('WRONG', 'red')}: {escape(one.wrong)}"
         rows.append(f"{one.name:16}  {_text(one.value)}{problem}")
     return cli.answer(
         {
@@ -441,7 +418,7 @@ def doctor(cli: CliContext, seal: bool) -> int:
 
 
 def _sealed(cli: CliContext) -> Iterator[_Finding]:
-    key, file = os.environ.get("SAYSO_KEY"), file_of(cli.store.url)
+    key, file = os.environ.get("SAYSO_KEY"), context.file_of(cli.store.url)
     if not key or file is None:
         raise click.UsageError("--seal needs SAYSO_KEY and a SQLite store")
     from sayso.stores.sqlite_file import seal_store
@@ -464,17 +441,17 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
         "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments are readable in the file"
     )
     yield from _settings()
-    known: list[ChannelHealth] | None = None
+    known: list[registry.ChannelHealth] | None = None
     try:
         store = cli.store
         yield _Finding("store", store.public_url)
-        file = file_of(store.url)
+        file = context.file_of(store.url)
         if file is not None:
             yield from _file(file)
         yield from _content(store)
         try:
-            known = health(store)
-            check_key(store)
+            known = registry.health(store)
+            context.check_key(store)
         except StoreForbiddenError:
             return  # a server's channels and checkpoints are checked on the server
         past = history(store)  # whether rows link to each other is checked by `log --verify`
@@ -482,7 +459,7 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
         text = "none" if past.newest is None else f"{past.number:,}, the newest {checkpoint_text(past.newest)}"
         problem = f"{first_of(wrong)}; `sayso log --verify` shows where" if wrong else None
         yield _Finding("checkpoints", text, problem)
-    except NoStoreYetError as fault:
+    except context.NoStoreYetError as fault:
         # Before the first program asks, a missing default store is normal; a missing store that was named is an error.
         yield _Finding("store", str(fault), None if cli.address is None else "use another store with --store")
         known = []
@@ -559,9 +536,9 @@ def _content(store: Store) -> Iterator[_Finding]:
     )  # fmt: skip
 
 
-def _channels(known: list[ChannelHealth] | None) -> Iterator[_Finding]:
+def _channels(known: list[registry.ChannelHealth] | None) -> Iterator[_Finding]:
     """Check the channels; `known` has those registered in the store, or None if it does not open."""
-    found, fault = check(known or ())
+    found, fault = registry.check(known or ())
     if fault is not None:
         yield _Finding("channels", "cannot be read", fault)
     for one in found:

@@ -24,21 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import click
 
 from sayso import clock, config, errors
-from sayso.cli.context import (
-    WRONG,
-    CliContext,
-    NoStoreYetError,
-    as_date,
-    complain,
-    deciding,
-    file_to_write,
-    json_option,
-    message_option,
-    output_option,
-    paint,
-    plural,
-    write_lines,
-)
+from sayso.cli import context
+from sayso.cli.context import WRONG, CliContext, as_date, complain, deciding, json_option, message_option, paint, plural
 from sayso.errors import ConfigError
 from sayso.learning import Share
 from sayso.model import canonical
@@ -204,7 +191,7 @@ def _room_in(
     try:
         account = budget.account_of(tool, None if agent is None else Identity(PROGRAM, agent), run)
         used = cli.store.budget_used(budget, account)
-    except NoStoreYetError:
+    except context.NoStoreYetError:
         used = Decimal(0)
     except (errors.StoreError, errors.ConfigError):
         return _Room(text, None, None, "usage not checked, because this store cannot be read")
@@ -311,7 +298,7 @@ def _tools(cli: CliContext) -> tuple[dict[str, Schema], dict[str, str]]:
             if request.call.tool not in found:
                 found[request.call.tool] = Schema.from_text(request.call.schema)
                 asked_by[request.call.tool] = request.requester.subject
-    except (NoStoreYetError, errors.ConfigError):
+    except (context.NoStoreYetError, errors.ConfigError):
         return {}, {}
     return found, asked_by
 
@@ -417,7 +404,7 @@ def learn() -> None:
 @click.option(
     "--table", "as_table", is_flag=True, help="Write one flat row for each decision; always so for csv and parquet."
 )
-@output_option
+@context.output_option
 @click.pass_obj
 def export(
     cli: CliContext, since: datetime | None, until: datetime | None, tool: str | None, form: str, as_pairs: bool,
@@ -438,7 +425,7 @@ def export(
         lines: Iterable[str] = (dumps(record) + "\n" for record in found)
     else:
         lines = _csv_lines(found, columns)
-    write_lines(lines, output, "record", headers=form == "csv")
+    context.write_lines(lines, output, "record", headers=form == "csv")
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
         complain(f"{plural(len(unread), 'request')} left out, because no sample can represent the content: {named}")
@@ -461,7 +448,7 @@ def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], outpu
     types = {"seconds": arrow.float64(), "votes": arrow.int64(), "is_edited": arrow.bool_()}
     schema = arrow.schema([(name, types.get(name, arrow.string())) for name in columns])
     pending, count = iter(records), 0
-    with file_to_write(output) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
+    with context.file_to_write(output) as file, parquet.ParquetWriter(cast("Any", file).buffer, schema) as writer:
         while batch := [storable(record) for record in islice(pending, _BATCH)]:
             writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
             count += len(batch)

@@ -22,24 +22,8 @@ import click
 
 from sayso import audit, clock, config, errors
 from sayso.audit.export import entry_document
-from sayso.cli.context import (
-    COLOURS,
-    WRONG,
-    CliContext,
-    NoRunError,
-    NoStoreYetError,
-    Number,
-    as_option,
-    complain,
-    file_to_write,
-    filter_options,
-    json_option,
-    out,
-    output_option,
-    paint,
-    print_json,
-    table,
-)
+from sayso.cli import context
+from sayso.cli.context import CliContext, NoRunError, NoStoreYetError, Number, complain, json_option, out, print_json
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
@@ -96,7 +80,7 @@ class _Query:
 
 
 @click.command()
-@filter_options
+@context.filter_options
 @click.option(
     "--state", "states", type=click.Choice([*map(str, State), "all"]), multiple=True, metavar="STATE",
     help=f"Only requests in this state; repeatable. One of {', '.join(State)}, or all.",
@@ -106,7 +90,7 @@ class _Query:
 @click.option("--limit", metavar="N", type=Number(1, 1000), help="At most N; by default 50, or all with --quiet.")
 @click.option("--cursor", metavar="CURSOR", help="Continue after this cursor of the last page.")
 @click.option("--newest", is_flag=True, help="Newest first.")
-@as_option
+@context.as_option
 @json_option
 @click.pass_obj
 def ls(
@@ -153,11 +137,11 @@ def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | Non
     review = cli.reader
     gone = {request.id for request in found if review.program_is_gone(request)}
     if len(query.lists) == 1:
-        return table(found, cursor=after, gone=gone)
+        return context.table(found, cursor=after, gone=gone)
     oldest, _ = replace(query, lists=[_PENDING], limit=1, newest=False).page(review, None)
     pending, unknown = (review.count(state=state, **query.filters) for state in (State.PENDING, State.UNKNOWN))
     first = oldest[0] if oldest else None
-    return table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, gone=gone)
+    return context.table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, gone=gone)
 
 
 # -- one request ---------------------------------------------------------------------------------------------------
@@ -194,8 +178,8 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
 def _head(request: Request, width: int, *, full: bool, is_gone: bool, same_effect: Sequence[Request]) -> list[str]:
     now = clock.now()
     state, _, rest = status_line(request, now).partition(" ")
-    colour = COLOURS.get(request.state)
-    rows = [f"{escape(request.id)}   {state if colour is None else paint(state, colour)} {rest}".rstrip()]
+    colour = context.COLOURS.get(request.state)
+    rows = [f"{escape(request.id)}   {state if colour is None else context.paint(state, colour)} {rest}".rstrip()]
     rows += [f"  {PROGRAM_GONE}"] if is_gone else []
     rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
     if request.state is State.PENDING:
@@ -235,7 +219,7 @@ def confirm() -> None:
 @confirm.command("export", short_help="Print the Confirm of a request, or its plan.")
 @click.argument("wanted", metavar="ID")
 @click.option("--plan", is_flag=True, help="Print the plan instead of its Confirm.")
-@output_option
+@context.output_option
 @click.pass_obj
 def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> int:
     """Print the Confirm of a request; ID names the request, the Confirm or its plan."""
@@ -248,7 +232,7 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
     if output is None:
         print_json(content)
     else:
-        with file_to_write(output) as file:
+        with context.file_to_write(output) as file:
             file.write(json.dumps(content, indent=2) + "\n")
         complain(f"written to {escape(str(output))}")
     return 0
@@ -306,7 +290,7 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
     for found in results:
         rows.append(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
         rows += [f"  {escape(line)}" for line in (*found["problems"], *found["changes"])]
-    return cli.answer(results, rows, 0 if all(found["ok"] for found in results) else WRONG)
+    return cli.answer(results, rows, 0 if all(found["ok"] for found in results) else context.WRONG)
 
 
 def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:

@@ -30,17 +30,9 @@ from sayso import config, errors
 from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
+from sayso.cli import context
 from sayso.cli.audit import signer
-from sayso.cli.context import (
-    CliContext,
-    Number,
-    check_key,
-    complain,
-    handling_signals,
-    needing_web,
-    out,
-    reviewer_options,
-)
+from sayso.cli.context import CliContext, Number, complain, out
 from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
@@ -112,7 +104,7 @@ def login_page(link: str, lasts: float) -> Generator[Callable[[], None]]:
 @click.option("--tls-key", "key", type=_FILE, help="The certificate's private key, if it is in another file.")
 @click.option("--insecure-http", is_flag=True, help="Allow decisions from other machines over plain http.")
 @click.option("--rate", metavar="N", help="Requests per minute and token, or e.g. 10/second.  [default: no limit]")
-@reviewer_options
+@context.reviewer_options
 @click.pass_obj
 def serve(
     cli: CliContext, host: str | None, port: int | None, opens: bool, base_url: str | None, has_links: bool,
@@ -131,7 +123,7 @@ def serve(
         table.get("port", int, 8600) if port is None else port,
         base_url or config.base_url(), certificate=certificate, key=key,
     )  # fmt: skip
-    with needing_web("serve"):
+    with context.needing_web("serve"):
         from sayso.server.api.aap import Webhooks
 
         rules = _sign_in(table, has_links, header, roles_header, peers)
@@ -139,7 +131,7 @@ def serve(
     signs, limit = signer(), table.get("rate", str, "") if rate is None else rate
     limit = f"{limit}/minute" if limit.isascii() and limit.isdigit() else limit or None
     store, named = cli.store_or_new, None
-    check_key(store)
+    context.check_key(store)
     if rules is None and place.can_be_named and not is_plain and not table.get("plain_address", bool, False):
         from sayso.server.protection import local_hostname
 
@@ -336,7 +328,7 @@ def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Confi
     from sayso.server.metrics import observe
 
     observe(app.state.settings.store)
-    with handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
+    with context.handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
         uvicorn.Server(settings).run(sockets=listeners)
     app.state.tokens.write_uses()  # of tokens that were only used to read
 

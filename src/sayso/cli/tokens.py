@@ -15,20 +15,8 @@ import click
 from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.registry import make, test_notification
-from sayso.cli.context import (
-    WRONG,
-    CliContext,
-    NoStoreYetError,
-    Number,
-    as_option,
-    as_span,
-    complain,
-    json_option,
-    needing_web,
-    out,
-    reviewer_of,
-    text_table,
-)
+from sayso.cli import context
+from sayso.cli.context import CliContext, NoStoreYetError, complain, json_option, needing_web, out, text_table
 from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL, Reviewer
@@ -65,10 +53,10 @@ def token() -> None:
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--issuer", default=LOCAL, metavar="WORD", help="The issuer of the name, as at sign-in.")
 @click.option(
-    "--expires", "span", default="90d", show_default=True, metavar="SPAN", type=as_span,
+    "--expires", "span", default="90d", show_default=True, metavar="SPAN", type=context.as_span,
     help="How long the token is valid.",
 )  # fmt: skip
-@as_option
+@context.as_option
 @json_option
 @click.pass_obj
 def _new(
@@ -119,14 +107,14 @@ def _ls(cli: CliContext) -> int:
 
 @token.command("revoke")
 @click.argument("token_id", metavar="ID")
-@as_option
+@context.as_option
 @click.pass_obj
 def _revoke(cli: CliContext, token_id: str) -> int:
     """Revoke a token at once."""
     ended = _tokens(cli.store).revoke(token_id, by=cli.reviewer.identity, channel="cli")
     if ended is None:
         complain(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
-        return WRONG
+        return context.WRONG
     out(f"{ended.id} revoked; it is no longer valid")
     return 0
 
@@ -144,7 +132,7 @@ def _document(one: Token) -> dict[str, Any]:
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--for", "span", default="15m", show_default=True, metavar="SPAN", help="How long the link is valid.")
 @click.option("--base-url", metavar="URL", help="The URL of the inbox; by default as configured for `sayso serve`.")
-@click.option("--port", type=Number(1, 65_535), metavar="N", help="The server's port, if no URL is configured.")
+@click.option("--port", type=context.Number(1, 65_535), metavar="N", help="The server's port, if no URL is configured.")
 @click.option("--send", "channel", metavar="CHANNEL", help="Send the link through this channel instead of printing it.")
 @click.pass_obj
 def login(
@@ -158,7 +146,7 @@ def login(
     """
     if name is None and roles:
         raise click.UsageError("--role needs NAME; without NAME the link is for you, with your own roles")
-    who, lasts = cli.reviewer if name is None else reviewer_of(name, roles, option="NAME"), duration.parse(span)
+    who, lasts = cli.reviewer if name is None else context.reviewer_of(name, roles, option="NAME"), duration.parse(span)
     table = serve_table()
     header = table.get("proxy_header", str, "")
     if header:
