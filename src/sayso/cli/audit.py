@@ -24,7 +24,7 @@ from sayso.audit.checkpoint import (
     history,
     read_anchor_file,
 )
-from sayso.audit.export import FORMATS, Format, Purged, entry_document, exported, receipt_text, verify_receipt_file
+from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as let_go
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
 from sayso.cli import context
@@ -104,11 +104,14 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
         "checkpoints": past.number, "newest": _checkpoint_values(past.newest),
         "anchor": _checkpoint_values(None if held_to is None else held_to.checkpoint),
     }  # fmt: skip
-    limits = _limits(past, held_to, is_held=by is not None or mine is not None)
-    return cli.answer(content, [*_rows(found, broken, past, held_to), *limits], WRONG if broken else 0)
+    rows = _rows(found, broken, past, held_to, is_held=by is not None or mine is not None)
+    return cli.answer(content, rows, WRONG if broken else 0)
 
 
-def _rows(found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None) -> list[str]:
+def _rows(
+    found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None, *, is_held: bool
+) -> list[str]:
+    """Describe what was found and what cannot be proved; `is_held` says whether a key was given from outside."""
     rows = [f"{plural(found.rows, 'row')} in {plural(found.chains, 'chain')}, {plural(found.requests, 'request')}"]
     if past.newest is not None:
         rows.append(f"{plural(past.number, 'checkpoint')}, the newest {checkpoint_text(past.newest)}")
@@ -127,15 +130,10 @@ def _rows(found: audit.Verified, broken: list[audit.Break], past: History, ancho
         rows.append(
             f"{plural(found.unopened, 'request')} sealed: arguments were not compared; set SAYSO_KEY to compare them"
         )
-    return rows
-
-
-def _limits(past: History, anchor: AnchorFile | None, *, is_held: bool) -> list[str]:
-    """Describe what cannot be proved; `is_held` says whether a trusted key was given from outside the store."""
     if anchor is not None:
-        rows = [_ANCHORED.format(witness=anchor.witness)]
+        rows.append(_ANCHORED.format(witness=anchor.witness))
     else:
-        rows = [_ALONE if past.newest is None else _CHECKED]
+        rows.append(_ALONE if past.newest is None else _CHECKED)
     if len(past.keys) > 1:
         rows.append(f"Checkpoints are signed with {len(past.keys)} keys, in this order: {', '.join(past.keys)}.")
     signed_with = [past.newest.key] if past.newest is not None else []
@@ -367,15 +365,8 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
             complain("nothing was removed")
             return WRONG
     done = let_go(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)
-    return cli.answer(
-        {**done._asdict(), "before": clock.written(before), "dry_run": dry_run},
-        _purge_rows(done, before, is_dry=dry_run), 0 if done.is_scrubbed else WRONG,
-    )  # fmt: skip
-
-
-def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:
     what = f"{plural(done.requests, 'request')} and {plural(done.runs, 'run')} that ended before"
-    rows = [f"{'would purge' if is_dry else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_JOURNAL_STAYS}"]
+    rows = [f"{'would purge' if dry_run else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_JOURNAL_STAYS}"]
     if done.words:
         keep = "keeps" if done.words == 1 else "keep"
         rows.append(f"{plural(done.words, 'row')} of the journal {keep} comments about them")
@@ -387,4 +378,5 @@ def _purge_rows(done: Purged, before: datetime, *, is_dry: bool) -> list[str]:
         complain(
             "other processes were reading, so the files may still contain removed data: run the same command again"
         )
-    return rows
+    content = {**done._asdict(), "before": clock.written(before), "dry_run": dry_run}
+    return cli.answer(content, rows, 0 if done.is_scrubbed else WRONG)

@@ -204,7 +204,18 @@ def table(
         rows.append("  ".join(row).rstrip())
         words = card.program_words(request, _WORDS_ROOM)
         rows += [f"{'':{SHORT}}  the program says {words}"] if words else []
-    return [*rows, *_notes(requests, cursor, pending, oldest, unknown, gone, now)]
+    if pending:
+        rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
+    if unknown:
+        count = f"{plural(unknown, 'outcome')} unknown"
+        rows.append(f"{paint(count, 'red')}: find out, then run `sayso resolve ID --happened` or `--did-not`")
+    if gone:
+        rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` removes it from this list")
+    if any(card.cautions(request) for request in requests):
+        rows.append("! contains hidden or look-alike characters; `sayso show ID` names them")
+    if cursor is not None:
+        rows.append(f"{len(requests):,} shown; continue with --cursor {cursor}")
+    return rows
 
 
 def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, str, str, str]:
@@ -222,25 +233,6 @@ def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) 
 
 def _age(request: Request, now: datetime) -> str:
     return span(timedelta(seconds=max(0, (now - request.created_at) // timedelta(seconds=1))))
-
-
-def _notes(
-    requests: Sequence[Request], cursor: str | None, pending: int, oldest: Request | None, unknown: int,
-    gone: Collection[str], now: datetime,
-) -> list[str]:  # fmt: skip
-    rows: list[str] = []
-    if pending:
-        rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
-    if unknown:
-        count = f"{plural(unknown, 'outcome')} unknown"
-        rows.append(f"{paint(count, 'red')}: find out, then run `sayso resolve ID --happened` or `--did-not`")
-    if gone:
-        rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` removes it from this list")
-    if any(card.cautions(request) for request in requests):
-        rows.append("! contains hidden or look-alike characters; `sayso show ID` names them")
-    if cursor is not None:
-        rows.append(f"{len(requests):,} shown; continue with --cursor {cursor}")
-    return rows
 
 
 F = TypeVar("F", bound=Callable[..., Any])

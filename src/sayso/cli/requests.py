@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 
 _PENDING = frozenset({State.PENDING})
-_ALL = frozenset[State]()
-_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,8 @@ def ls(
         raise click.UsageError("give --quiet or --json, not both")
     everything = everything or "all" in states
     wanted = frozenset(State(state) for state in states if state != "all")
-    lists = [_ALL] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
-    query = _Query(lists, cli.list_keywords(), limit or _PAGE, newest)
+    lists = [frozenset[State]()] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
+    query = _Query(lists, cli.list_keywords(), limit or 50, newest)
     try:
         is_all = quiet and limit is None and cursor is None
         found, after = (list(query.all(cli.reader)), None) if is_all else query.page(cli.reader, cursor)
@@ -126,22 +124,18 @@ def ls(
             "requests": [request_document(one, program_gone=review.program_is_gone(one)) for one in found if review],
             "cursor": after,
         })  # fmt: skip
+    elif not found:
+        out("no open requests" if len(lists) > 1 else "no requests")
     else:
-        out(*_rows(cli, query, found, after))
+        review = cli.reader
+        totals: dict[str, Any] = {}
+        if len(lists) > 1:
+            oldest, _ = replace(query, lists=[_PENDING], limit=1, newest=False).page(review, None)
+            pending, unknown = (review.count(state=state, **query.filters) for state in (State.PENDING, State.UNKNOWN))
+            totals = {"pending": pending, "unknown": unknown, "oldest": oldest[0] if oldest else None}
+        gone = {request.id for request in found if review.program_is_gone(request)}
+        out(*context.table(found, cursor=after, gone=gone, **totals))
     return 0
-
-
-def _rows(cli: CliContext, query: _Query, found: list[Request], after: str | None) -> list[str]:
-    if not found:
-        return ["no open requests" if len(query.lists) > 1 else "no requests"]
-    review = cli.reader
-    gone = {request.id for request in found if review.program_is_gone(request)}
-    if len(query.lists) == 1:
-        return context.table(found, cursor=after, gone=gone)
-    oldest, _ = replace(query, lists=[_PENDING], limit=1, newest=False).page(review, None)
-    pending, unknown = (review.count(state=state, **query.filters) for state in (State.PENDING, State.UNKNOWN))
-    first = oldest[0] if oldest else None
-    return context.table(found, pending=pending, oldest=first, unknown=unknown, cursor=after, gone=gone)
 
 
 # -- one request ---------------------------------------------------------------------------------------------------
@@ -162,8 +156,20 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
         journal = {"journal": [entry_document(entry) for entry in entries]}
         print_json(request_document(request, program_gone=is_gone) | journal)
         return 0
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
-    out(*_head(request, width, full=full, is_gone=is_gone, same_effect=review.same_effect(request)))
+    now, width = clock.now(), shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
+    state, _, rest = status_line(request, now).partition(" ")
+    colour = context.COLOURS.get(request.state)
+    rows = [f"{escape(request.id)}   {state if colour is None else context.paint(state, colour)} {rest}".rstrip()]
+    rows += [f"  {PROGRAM_GONE}"] if is_gone else []
+    same = review.same_effect(request)
+    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same)
+    if request.state is State.PENDING:
+        takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
+        rows += ["  parameters:", *takes] if takes else []
+    if request.kind == "call" and request.edited is not None:
+        changes = changed(request.call, request.edited, request.redact)
+        rows += ["  changed by reviewers:", *(f"    {change.line()}" for change in changes)]
+    out(*rows, *outcome_rows(request))
     out("", "what happened", *(f"  {row}" for row in event_rows(entries)), "")
     sayso, name = command(cli.store), short(request.id)
     if full or card.is_whole(request):
@@ -173,22 +179,6 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
     for verb, _, more in (step.partition(" ") for step in _next_steps(request, is_gone=is_gone)):
         out(f"next: {sayso} {verb} {name} {more}".rstrip())
     return 0
-
-
-def _head(request: Request, width: int, *, full: bool, is_gone: bool, same_effect: Sequence[Request]) -> list[str]:
-    now = clock.now()
-    state, _, rest = status_line(request, now).partition(" ")
-    colour = context.COLOURS.get(request.state)
-    rows = [f"{escape(request.id)}   {state if colour is None else context.paint(state, colour)} {rest}".rstrip()]
-    rows += [f"  {PROGRAM_GONE}"] if is_gone else []
-    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same_effect)
-    if request.state is State.PENDING:
-        takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
-        rows += ["  parameters:", *takes] if takes else []
-    if request.kind == "call" and request.edited is not None:
-        changes = changed(request.call, request.edited, request.redact)
-        rows += ["  changed by reviewers:", *(f"    {change.line()}" for change in changes)]
-    return [*rows, *outcome_rows(request)]
 
 
 def _next_steps(request: Request, *, is_gone: bool) -> list[str]:

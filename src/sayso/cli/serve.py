@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-    from sayso.server.auth.sign_in import Provider, Proxy, SignIn
+    from sayso.server.auth.sign_in import Provider, SignIn
 
 
 _SERVE = (
@@ -175,10 +175,20 @@ def _sign_in(
 ) -> SignIn | None:
     """Return how people sign in, from options and settings; None if no way to sign in is configured."""
     from sayso.server.auth.sessions import ABSOLUTE
-    from sayso.server.auth.sign_in import SignIn
+    from sayso.server.auth.sign_in import Proxy, SignIn, networks
 
     has_links = has_links or table.get("login_links", bool, False)
-    proxy, known = _proxy(table, header, roles_header, peers), _provider()
+    header = header or table.get("proxy_header", str, "") or None
+    roles = roles_header or table.get("proxy_roles_header", str, "") or None
+    trusted = networks(peers or table.texts("trusted_proxies"))
+    if (header or roles) and not trusted:
+        raise errors.ConfigError(
+            "--proxy-header is accepted only from the proxy's own addresses: add --trusted-proxy with its address,"
+            " e.g. 10.0.0.5"
+        )
+    if roles and not header:
+        raise errors.ConfigError("--proxy-roles-header needs --proxy-header")
+    proxy, known = Proxy(trusted, header, roles, is_direct=True) if trusted else None, _provider()
     signs_in = proxy is not None and proxy.header is not None
     if signs_in and (has_links or known is not None):
         raise errors.ConfigError(
@@ -196,22 +206,6 @@ def _sign_in(
             f"[serve] limits who may review, but no way to sign in is configured; add one of: {_WAYS}"
         )
     return None
-
-
-def _proxy(table: Table, header: str | None, roles_header: str | None, peers: Sequence[str]) -> Proxy | None:
-    from sayso.server.auth.sign_in import Proxy, networks
-
-    header = header or table.get("proxy_header", str, "") or None
-    roles = roles_header or table.get("proxy_roles_header", str, "") or None
-    trusted = networks(peers or table.texts("trusted_proxies"))
-    if (header or roles) and not trusted:
-        raise errors.ConfigError(
-            "--proxy-header is accepted only from the proxy's own addresses: add --trusted-proxy with its address,"
-            " e.g. 10.0.0.5"
-        )
-    if roles and not header:
-        raise errors.ConfigError("--proxy-roles-header needs --proxy-header")
-    return Proxy(trusted, header, roles, is_direct=True) if trusted else None
 
 
 def _provider() -> Provider | None:
@@ -418,36 +412,29 @@ def place_of(
     """
     if certificate is None and key is not None:
         raise errors.ConfigError("--tls-key needs --tls-cert; the server was not started")
-    return Place(_address(host), port, None if base_url is None else _base(base_url), certificate, key)
-
-
-def _address(host: str) -> str:
-    if host.casefold() == "localhost":
-        return "127.0.0.1"
     try:
-        return str(ipaddress.ip_address(host.strip("[]")))
+        address = "127.0.0.1" if host.casefold() == "localhost" else str(ipaddress.ip_address(host.strip("[]")))
     except ValueError:
         raise errors.ConfigError(
             f"`sayso serve` listens on an IP address or localhost, not {host!r}; give the name by which people reach"
             " it as --base-url"
         ) from None
-
-
-def _base(text: str) -> str:
+    if base_url is None:
+        return Place(address, port, None, certificate, key)
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(base_url)
         is_whole = parts.port != 0  # reading it raises if it is not a number
     except ValueError:
         is_whole = False
         parts = urlsplit("")
     origin = f"{parts.scheme}://{parts.netloc}"
     if not is_whole or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
-        raise errors.ConfigError(f"--base-url {text!r} is not a URL; give one like https://approvals.example.com")
-    if text.removesuffix("/") != origin:
+        raise errors.ConfigError(f"--base-url {base_url!r} is not a URL; give one like https://approvals.example.com")
+    if base_url.removesuffix("/") != origin:
         raise errors.ConfigError(
-            f"--base-url {text!r} has a path or query; the inbox needs its own host name, like {origin}"
+            f"--base-url {base_url!r} has a path or query; the inbox needs its own host name, like {origin}"
         )
-    return origin
+    return Place(address, port, origin, certificate, key)
 
 
 def listening_by_name(place: Place) -> list[socket.socket]:

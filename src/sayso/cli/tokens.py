@@ -164,7 +164,10 @@ def login(
         raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
     sender = None if channel is None or settings is None else make(channel, settings)
     token = _token(cli, who, lasts)
-    url = f"{place.url(place.port, _own_name(cli) if is_named else None)}/login?token={token}"
+    with needing_web("login"):
+        from sayso.server.protection import local_hostname
+    named = local_hostname(cli.store_or_new) if is_named else None
+    url = f"{place.url(place.port, named)}/login?token={token}"
     cli.say_store()
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     note = f"it signs in {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
@@ -182,12 +185,6 @@ def login(
         ) from error
     out(f"sent through {sender.name}: {note}")
     return 0
-
-
-def _own_name(cli: CliContext) -> str:
-    with needing_web("login"):
-        from sayso.server.protection import local_hostname
-    return local_hostname(cli.store_or_new)
 
 
 def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
