@@ -399,7 +399,7 @@ MUTANTS = [
     Mutant(
         "a process number that was given out again", "stores/processes.py",
         "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_dead(pid)",
-        "stores/test_worker_liveness.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
+        "stores/test_processes.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
     Mutant(
         "one verb at a time, in memory", "stores/memory.py",
