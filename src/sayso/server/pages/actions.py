@@ -29,7 +29,7 @@ from sayso.server.pages import grants
 from sayso.server.pages import request as page
 from sayso.server.pages.alike import FEWEST, fold, table_of
 from sayso.server.pages.arguments import zone_warnings
-from sayso.server.pages.edits import SNOOZES, NotDoneError, edit_of, later_ends, person_named, read_answer
+from sayso.server.pages.edits import NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, queue_of
 from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
 from sayso.stores.base import Store
@@ -133,14 +133,14 @@ def _comment(context: RequestContext, request: Request, _: str) -> None:
 
 def _snooze(context: RequestContext, request: Request, _: str) -> None:
     span = context.form.get("for", "")
-    if span not in SNOOZES:
+    if span not in page.SNOOZES:
         raise NotDoneError(say("Choose for how long. Nothing was changed."))
     context.review.snooze(request.id, span)
 
 
 def _extend(context: RequestContext, request: Request, _: str) -> None:
     span = context.form.get("span", "")
-    if span not in dict(later_ends(request, clock.now())):
+    if span not in dict(page.later_ends(request, clock.now())):
         raise NotDoneError(say("It already expires later than that. Nothing was changed."))
     try:
         context.review.extend(request.id, span)

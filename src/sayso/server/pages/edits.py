@@ -1,4 +1,4 @@
-"""Reads what a person submits about a request: an edit, an answer, a comment, a claim, a snooze or an extension.
+"""Reads what a person submits about a request: an edit, an answer, or the name of a colleague.
 
 A field that was not sent, or was sent back as shown, is not part of the edit and keeps its exact value, including
 secrets. An object, list or dict with one changed part keeps the others. `sayso.reviews` checks the values against the
@@ -8,30 +8,25 @@ function's types. `sayso.server.pages.request` shows the forms, and `sayso.serve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 
-from sayso import clock
 from sayso.errors import ArgumentError, InvalidChangesError
-from sayso.model import canonical, duration
+from sayso.model import canonical
 from sayso.model.canonical import display, value_of
 from sayso.model.edit import schema_of
-from sayso.model.journal import Entry
-from sayso.model.request import Request, State
+from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.schema import Schema, SchemaError
-from sayso.model.teamwork import comments_in
-from sayso.model.text import escape, later, say, unisolated
-from sayso.server.auth.tokens import unknown_names
+from sayso.model.text import escape, say, unisolated
 from sayso.server.context import RequestContext
 from sayso.server.language import translated
 from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_fields
-from sayso.view.summary import name_of, token
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _GROUPED_NUMBER = re.compile(r"[-+]?[0-9.,' ]+")
+_LONGEST_NAME = 400
 _UNCHANGED = object()
 _LEFT_OUT = object()
 
@@ -273,47 +268,8 @@ def _read_number(text: str) -> object:
         return text
 
 
-_SPANS = {
-    "1h": later("1 hour"), "4h": later("4 hours"), "24h": later("24 hours"),
-    "7d": later("7 days"), "30d": later("30 days"),
-}  # fmt: skip
-SNOOZES = {
-    "1h": later("1 hour"), "15m": later("15 minutes"), "4h": later("4 hours"),
-    "24h": later("a day"), "3d": later("3 days"),
-}  # fmt: skip
-_LONGEST_NAME = 400
-
-
 class NotDoneError(Exception):
     """A form is refused because something in it is missing or wrong; the message says what."""
-
-
-# -- comments ------------------------------------------------------------------------------------------------------
-
-
-def remarks(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return the comments among these rows of the journal.
-
-    `unknown` are the names that one mentions by which nobody is known, for its author to read.
-    """
-    me, now, found = (context.reviewer.identity, *context.stood_in_for), clock.now(), comments_in(entries)
-    mine = {name: None for one in found if one.by == me[0].qualified for name in one.mentions}
-    unknown = set(unknown_names(context.settings.store, mine))
-    return [
-        {
-            "by": token(one.by.removeprefix(f"{LOCAL}:")), "at": clock.written(one.at),
-            "ago": duration.ago(one.at, now), "text": escape(one.text, block=True),
-            "is_to_me": any(who.goes_by(name) for name in one.mentions for who in me),
-            "is_mine": one.by == me[0].qualified,
-            "unknown": ", ".join(
-                f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified
-            ),
-        }
-        for one in found
-    ]  # fmt: skip
-
-
-# -- who has it ----------------------------------------------------------------------------------------------------
 
 
 def colleagues(context: RequestContext) -> list[str]:
@@ -321,13 +277,6 @@ def colleagues(context: RequestContext) -> list[str]:
     me = context.reviewer.identity
     others = (one.identity for one in context.settings.sessions.people() if not one.identity.is_same(me))
     return sorted(one.subject if one.issuer == LOCAL else one.qualified for one in others)
-
-
-def instead_of(context: RequestContext, request: Request) -> str | None:
-    """Return the name of the absent person who has claimed a request, if this person stands in for them."""
-    claimed, me = request.claimed_by, context.reviewer.identity
-    is_other = claimed is not None and not claimed.is_same(me) and request.state is State.PENDING
-    return name_of(claimed) if claimed is not None and is_other and context.has(request) else None
 
 
 def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
@@ -346,30 +295,3 @@ def person_named(context: RequestContext, name: str) -> Reviewer | Identity:
         return Identity(issuer, subject) if colon else Identity(context.reviewer.issuer, name)
     except ValueError as error:
         raise NotDoneError(say("%(fault)s; nothing was changed.", fault=escape(str(error)))) from None
-
-
-# -- snooze --------------------------------------------------------------------------------------------------------
-
-
-def snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return the spans for which a request can be snoozed, those that end before it expires."""
-    if request.state is not State.PENDING:
-        return []
-    return [(span, say(said)) for span, said in SNOOZES.items() if now + duration.parse(span) < request.expires_at]
-
-
-def snoozed_until(context: RequestContext, request: Request) -> str | None:
-    """Return until when this person has snoozed a request, in ISO 8601; None if they have not."""
-    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
-    return None if until is None else clock.written(until)
-
-
-# -- when it ends --------------------------------------------------------------------------------------------------
-
-
-def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return the spans from now that would extend a request or an approval."""
-    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
-    if request.state not in {State.PENDING, State.APPROVED} or end is None:
-        return []
-    return [(span, say(said)) for span, said in _SPANS.items() if now + duration.parse(span) > end]

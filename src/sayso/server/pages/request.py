@@ -7,7 +7,7 @@ are.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -19,27 +19,23 @@ from sayso.model import duration
 from sayso.model.canonical import MASK, Json, form_of, load
 from sayso.model.canonical.json_tree import fields_of
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
+from sayso.model.journal import Entry
 from sayso.model.lifecycle import must_be_allowed, undo
 from sayso.model.parameters import place
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import Change, as_amount, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
-from sayso.model.reviewer import TOKENS
+from sayso.model.reviewer import LOCAL, TOKENS
+from sayso.model.teamwork import comments_in
 from sayso.model.text import escape, later, say, say_n
+from sayso.server.auth.tokens import unknown_names
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
 from sayso.server.pages import grants
 from sayso.server.pages.alike import outlier_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
-from sayso.server.pages.edits import (
-    colleagues,
-    instead_of,
-    later_ends,
-    remarks,
-    snoozed_until,
-    snoozes,  # fmt: skip
-)
+from sayso.server.pages.edits import colleagues
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import facts, parts_of, pending_count, render, risk_of, row_of, told
@@ -48,11 +44,19 @@ from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import outcome_rows
-from sayso.view.summary import is_high, name_of
+from sayso.view.summary import is_high, name_of, token
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
 _MOST_COMPARED = 300  # decided calls that are looked through for the same customer each time a page is drawn
+_SPANS = {
+    "1h": later("1 hour"), "4h": later("4 hours"), "24h": later("24 hours"),
+    "7d": later("7 days"), "30d": later("30 days"),
+}  # fmt: skip
+SNOOZES = {
+    "1h": later("1 hour"), "15m": later("15 minutes"), "4h": later("4 hours"),
+    "24h": later("a day"), "3d": later("3 days"),
+}  # fmt: skip
 _GONE = later("program ended: its run has no name, so no program will fetch the decision")
 
 
@@ -124,10 +128,10 @@ def request_page(
         unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
         timeline=timeline(entries), undone=last_undone(entries) if request.state is State.PENDING else None,
-        comments=remarks(context, entries), story=story_of(context, request),
+        comments=_remarks(context, entries), story=story_of(context, request),
         earlier=_earlier(context, request, now),
         left=say(_GONE) if context.review.program_is_gone(request) else None,
-        snoozes=snoozes(request, now), snoozed=snoozed_until(context, request), moves=moves,
+        snoozes=_snoozes(request, now), snoozed=_snoozed_until(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_argument_of(one.change.path).strip('"') for one in changes},
@@ -136,11 +140,62 @@ def request_page(
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         said=_said(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
-        instead_of=instead_of(context, request),
+        instead_of=_instead_of(context, request),
         is_barred_by_claim=moves["take_over"] and why_not(context, replace(request, claimed_by=None), now) is None,
         why_not=reason, only_votes=reason is not None and why_not(context, request, now, is_vote=True) is None,
         spans=later_ends(request, now),
     )  # fmt: skip
+
+
+def _remarks(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return the comments among these rows of the journal.
+
+    `unknown` are the names that one mentions by which nobody is known, for its author to read.
+    """
+    me, now, found = (context.reviewer.identity, *context.stood_in_for), clock.now(), comments_in(entries)
+    mine = {name: None for one in found if one.by == me[0].qualified for name in one.mentions}
+    unknown = set(unknown_names(context.settings.store, mine))
+    return [
+        {
+            "by": token(one.by.removeprefix(f"{LOCAL}:")), "at": clock.written(one.at),
+            "ago": duration.ago(one.at, now), "text": escape(one.text, block=True),
+            "is_to_me": any(who.goes_by(name) for name in one.mentions for who in me),
+            "is_mine": one.by == me[0].qualified,
+            "unknown": ", ".join(
+                f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified
+            ),
+        }
+        for one in found
+    ]  # fmt: skip
+
+
+def _instead_of(context: RequestContext, request: Request) -> str | None:
+    """Return the name of the absent person who has claimed a request, if this person stands in for them."""
+    claimed = request.claimed_by
+    if claimed is None or request.state is not State.PENDING or claimed.is_same(context.reviewer.identity):
+        return None
+    return name_of(claimed) if context.has(request) else None
+
+
+def _snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return the spans for which a request can be snoozed, those that end before it expires."""
+    if request.state is not State.PENDING:
+        return []
+    return [(span, say(said)) for span, said in SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+
+
+def _snoozed_until(context: RequestContext, request: Request) -> str | None:
+    """Return until when this person has snoozed a request, in ISO 8601; None if they have not."""
+    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
+    return None if until is None else clock.written(until)
+
+
+def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
+    """Return the spans from now that would extend a request or an approval."""
+    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
+    if request.state not in {State.PENDING, State.APPROVED} or end is None:
+        return []
+    return [(span, say(said)) for span, said in _SPANS.items() if now + duration.parse(span) > end]
 
 
 def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[str, Any]:
@@ -234,7 +289,7 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     return {
         "row": row_of(done, clock.now()), "said": _said(context, done), "undo": undo_of(context, done),
         "is_approved": done.state is State.APPROVED and done.execution is None,  # its call has not started
-        "snoozed": snoozed_until(context, done),
+        "snoozed": _snoozed_until(context, done),
         "by": "" if owner is None else name_of(owner, 30),  # to whom it was assigned
         "is_known": not people or any(people),  # whether that person is signed in, if sessions are recorded
     }  # fmt: skip
