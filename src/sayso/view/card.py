@@ -19,20 +19,8 @@ from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS
 from sayso.model.schema import Schema
 from sayso.model.text import escape, later, say, say_n
-from sayso.view.summary import (
-    Layout,
-    channel_name,
-    columns,
-    line,
-    lines,
-    name_of,
-    padded,
-    short,
-    time_left,
-    token,
-    warnings,
-    wrapped,
-)
+from sayso.view import summary
+from sayso.view.summary import columns, name_of, padded, short, time_left, token
 
 _COMMENT_ROOM = 300
 _RISKS = frozenset({later("low"), later("medium"), later("high"), later("critical")})
@@ -43,7 +31,7 @@ _EFFECTS_SHOWN = 3
 
 def attribution(decision: Decision, now: datetime) -> str:
     """Describe who made a decision, through which channel and how long ago."""
-    return f"{name_of(decision.by)} ({channel_name(decision.channel)}, {ago(decision.at, now)})"
+    return f"{name_of(decision.by)} ({summary.channel_name(decision.channel)}, {ago(decision.at, now)})"
 
 
 def decided(request: Request, now: datetime) -> str:
@@ -157,7 +145,6 @@ _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
 _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long ago; a run reserves none
-_CAUTION_INDENT = len("  warning")
 _WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # supplied by the program
 _AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked
 
@@ -169,7 +156,7 @@ def headline(request: Request, limit: int = 100) -> str:
         return say("question %(text)s", text=question_line(request, limit))
     if gone is not None:
         return f"{token(subject.name, limit - len(gone) - 2)}({gone})"
-    return line(subject.name, request.effective.drawn, limit)
+    return summary.line(subject.name, request.effective.drawn, limit)
 
 
 def question_line(request: Request, limit: int = 100) -> str:
@@ -216,14 +203,15 @@ def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> 
     plain = {name: escape(name) for name in names if name.isidentifier() and columns(escape(name)) <= _NAME_ROOM}
     pad = max(map(columns, plain.values()), default=0)
     hang = indent + pad + 2 if width - indent - pad - 2 >= _VALUE_ROOM else indent + 2
-    rows: list[str] = []
-    for name, (_, text) in zip(names, lines(tree, width=max(width - hang, _VALUE_ROOM), full=full), strict=True):
+    texts, rows = summary.lines(tree, width=max(width - hang, _VALUE_ROOM), full=full), list[str]()
+    for name, (_, text) in zip(names, texts, strict=True):
         first, *rest = text.split("\n")
         if name in plain and hang > indent + 2:
             rows.append(f"{'':{indent}}{padded(plain[name], pad)}  {first}")
         else:
             # A name that contains spaces could look like a separate row, so it is quoted or gets a prefix mark.
-            shown = [plain[name]] if name in plain else Layout(width - indent, None if full else _NAME_LIMIT).rows(name)
+            layout = summary.Layout(width - indent, None if full else _NAME_LIMIT)
+            shown = [plain[name]] if name in plain else layout.rows(name)
             rows += [f"{'':{indent}}{row}" for row in shown] + [f"{'':{hang}}{first}"]
         rows += [f"{'':{hang}}{row}" for row in rest]
     return rows
@@ -287,15 +275,15 @@ def cautions(request: Request) -> list[str]:
     named: dict[str, Any] = {"run": request.run_id, "requester": str(request.requester)}
     named |= {name: getattr(request, name) for name in ("key", "risk", *_WORDS)}
     if isinstance(subject, Question):
-        found = [say("the question %(what)s", what=what) for what in warnings(subject.text)]
+        found = [say("the question %(what)s", what=what) for what in summary.warnings(subject.text)]
     else:
         found = list(_hidden(request))
         text = request.effective.shown_text
         # JSON in ASCII without escapes has nothing misleading. Lists look at hundreds of calls: this halves their time.
         if not (text.isascii() and text.isprintable()) or "\\" in text:
-            found += [say("argument %(what)s", what=what) for what in warnings(request.effective.shown)]
+            found += [say("argument %(what)s", what=what) for what in summary.warnings(request.effective.shown)]
         named |= {"function": subject.tool}
-    warned = [(name, what) for name, text in named.items() if text for what in warnings(text)]
+    warned = [(name, what) for name, text in named.items() if text for what in summary.warnings(text)]
     return found + [say("the %(name)s %(what)s", name=say(name), what=what) for name, what in warned]
 
 
@@ -310,12 +298,6 @@ def _hidden(request: Request) -> Iterator[str]:
             "the program hides %(num)s value that sayso would not mask by itself",
             "the program hides %(num)s values that sayso would not mask by itself", count,
         )  # fmt: skip
-
-
-def _caution_rows(caution: str, width: int) -> list[str]:
-    # Continuation lines of a warning get a prefix mark, because quoted text could look like a separate row.
-    first, *rest = wrapped(caution, width - _CAUTION_INDENT)
-    return ["  " + say("warning: %(what)s", what=first[2:]), *(f"{'':{_CAUTION_INDENT}}{row}" for row in rest)]
 
 
 def starts(request: Request) -> str | None:
@@ -380,13 +362,13 @@ def ask_rows(
 
     `same_effect` has the other requests with the same effect (`Review.same_effect`).
     """
-    warned = [*cautions(request), *effect_cautions(same_effect, now)]
-    return [
-        *subject_rows(request, width=width, full=full),
-        *(row for caution in warned for row in _caution_rows(caution, width)),
-        *_words_rows(request, width=width, full=full),
-        *_circumstances(request, now, width - _FACT_ROOM - 2 - _AFTER_NAME),
-    ]
+    rows, indent = subject_rows(request, width=width, full=full), len("  warning")
+    for caution in (*cautions(request), *effect_cautions(same_effect, now)):
+        # Continuation lines of a warning get a prefix mark, because quoted text could look like a separate row.
+        first, *rest = summary.wrapped(caution, width - indent)
+        rows += ["  " + say("warning: %(what)s", what=first[2:]), *(f"{'':{indent}}{row}" for row in rest)]
+    rows += _words_rows(request, width=width, full=full)
+    return rows + _circumstances(request, now, width - _FACT_ROOM - 2 - _AFTER_NAME)
 
 
 _MOST_CHOICES = 50
