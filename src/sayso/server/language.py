@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from gettext import GNUTranslations
@@ -48,7 +47,15 @@ def languages() -> dict[str, Language]:
 
 def asked_for(accepted: str) -> Language:
     """Return the available language that an Accept-Language header prefers, else English."""
-    return next(filter(None, map(_known, _wanted(accepted[:_LONGEST].casefold()))), ENGLISH)
+    ranges: list[tuple[float, str]] = []
+    for part in accepted[:_LONGEST].casefold().split(",")[:_MOST_ASKED]:
+        tag, _, quality = (one.strip() for one in part.partition(";"))
+        found = _QUALITY.fullmatch(quality.replace(" ", "")) if quality else None
+        rank = 1.0 if not quality else 0.0 if found is None else float(found[1])
+        if tag and rank > 0:
+            ranges.append((rank, tag))
+    tags = [tag for _, tag in sorted(ranges, key=lambda one: -one[0])]
+    return next(filter(None, map(_known, tags)), ENGLISH)
 
 
 def _known(tag: str) -> Language | None:
@@ -60,18 +67,6 @@ def _known(tag: str) -> Language | None:
             return found
         tag = tag.rpartition("-")[0]
     return None
-
-
-def _wanted(accepted: str) -> Iterator[str]:
-    """Yield the tags of an Accept-Language header, highest quality first."""
-    ranges: list[tuple[float, str]] = []
-    for part in accepted.split(",")[:_MOST_ASKED]:
-        tag, _, quality = (one.strip() for one in part.partition(";"))
-        found = _QUALITY.fullmatch(quality.replace(" ", "")) if quality else None
-        rank = 1.0 if not quality else 0.0 if found is None else float(found[1])
-        if tag and rank > 0:
-            ranges.append((rank, tag))
-    yield from (tag for _, tag in sorted(ranges, key=lambda one: -one[0]))
 
 
 def language_of(store: Store, person: Identity) -> Language | None:
@@ -99,13 +94,13 @@ def _key(person: Identity) -> str:
 
 def script_words() -> dict[str, Any] | None:
     """Return the scripts' texts in the current language, keyed by the English text; None for English."""
-    language = spoken()
-    return None if language.catalogue is None else _script_words(language)
+    return _script_words(spoken())
 
 
 @cache
-def _script_words(language: Language) -> dict[str, Any]:
-    assert language.catalogue is not None  # noqa: S101  the caller returns early for English
+def _script_words(language: Language) -> dict[str, Any] | None:
+    if language.catalogue is None:
+        return None
     gettext, ngettext = language.catalogue.gettext, language.catalogue.ngettext
     source = "\n".join(path.read_text(encoding="utf-8") for path in sorted(_SCRIPTS.glob("*.js")))
     found: dict[str, Any] = {text: gettext(text) for text in map(json.loads, _IN_SCRIPT.findall(source))}
@@ -235,15 +230,15 @@ def translated(sentence: str) -> str:
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
-    return [(re.compile(_pattern(form), re.DOTALL), form) for form in _FORMS]
-
-
-def _pattern(form: str) -> str:
-    """Return a regular expression for a pattern, which also matches its singular."""
+    """Return each pattern with a regular expression, which also matches its singular."""
     several = {"characters": "characters?", "properties": "propert(?:y|ies)", "items": "items?", "bytes": "bytes?",
                "digits": "digits?", "places": "places?"}  # fmt: skip
-    escaped = _COUNTED.sub(lambda word: several[word[1]], re.escape(form))
-    return _VALUE.sub(lambda name: f"(?P<{name[1] or name[2]}>.+?)", escaped)
+    found: list[tuple[re.Pattern[str], str]] = []
+    for form in _FORMS:
+        counted = _COUNTED.sub(lambda word: several[word[1]], re.escape(form))
+        named = _VALUE.sub(lambda name: f"(?P<{name[1] or name[2]}>.+?)", counted)
+        found.append((re.compile(named, re.DOTALL), form))
+    return found
 
 
 def _part(name: str, value: str) -> str:

@@ -269,8 +269,10 @@ def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, sai
     return Bar(name, link, parts, said)
 
 
-def _of(part: int, whole: int) -> str:
-    return say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
+def _share(kind: str, name: str, link: str, part: int, whole: int) -> Bar:
+    """Return a bar with one part of a whole."""
+    said = say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
+    return bar(name, link, [(kind, part)], whole, said)
 
 
 def _decisions(rows: Sequence[_Named]) -> list[Bar]:
@@ -287,11 +289,13 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
 
 def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
     found = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
+    named = [(one.tool.rpartition(":")[2], one) for one in found]
     return [
-        bar(f"{token(one.tool.rpartition(':')[2])}: {token(one.name)}",
-            history(tool=one.tool.rpartition(":")[2], verb="approve"),
-            [("changed", one.changed.part)], one.changed.whole, _of(one.changed.part, one.changed.whole))
-        for one in found
+        _share(
+            "changed", f"{token(tool)}: {token(one.name)}", history(tool=tool, verb="approve"), one.changed.part,
+            one.changed.whole,
+        )
+        for tool, one in named
     ]  # fmt: skip
 
 
@@ -299,19 +303,19 @@ def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
     """Return a bar per person with the share of hasty decisions, the highest first."""
     found = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
     return [
-        bar(row.name, row.link, [("hasty", row.tally.hasty)], len(row.tally.spans),
-            _of(row.tally.hasty, len(row.tally.spans)))
-        for row in found if row.tally.spans
-    ]  # fmt: skip
+        _share("hasty", row.name, row.link, row.tally.hasty, len(row.tally.spans)) for row in found if row.tally.spans
+    ]
 
 
 def _expired(tools: Sequence[_Named]) -> list[Bar]:
     """Return a bar per function with the share of its requests that expired, the most first."""
     found = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return [
-        bar(row.name, row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
-            else f"{row.link}&state=expired", [("expired", row.tally.expired)], row.tally.asked,
-            _of(row.tally.expired, row.tally.asked))
+        _share(
+            "expired", row.name,
+            row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
+            else f"{row.link}&state=expired", row.tally.expired, row.tally.asked,
+        )
         for row in found
     ]  # fmt: skip
 

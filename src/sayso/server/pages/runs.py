@@ -132,11 +132,9 @@ def _stored(store: Store, run_ids: frozenset[str]) -> frozenset[str]:
     try:
         return frozenset(run.id for run in store.runs(RunFilter(ids=run_ids), limit=len(run_ids))[0])
     except _UNREADABLE:  # one that cannot be read is stored, too
-        return (
-            run_ids
-            if len(run_ids) == 1
-            else frozenset[str]().union(*(_stored(store, frozenset({one})) for one in run_ids))
-        )
+        if len(run_ids) == 1:
+            return run_ids
+        return frozenset[str]().union(*(_stored(store, frozenset({one})) for one in run_ids))
 
 
 def run(context: RequestContext) -> Response:
