@@ -196,9 +196,6 @@ def openapi_document(context: Context) -> Response:
     return JSONResponse({**_written(), "servers": [{"url": f"{context.http.scope.get('root_path', '')}/api"}]})
 
 
-_LONGEST_UNDO = timedelta(seconds=60)
-
-
 async def _healthz(_: Http) -> Response:
     return PlainTextResponse("ok\n")
 
@@ -410,7 +407,7 @@ def _undo_within(given: str | None) -> timedelta | None:
     if str(found) == "0":
         return None
     span = duration.parse(found)
-    if span > _LONGEST_UNDO:
+    if span > timedelta(seconds=60):
         raise errors.ConfigError(f"undo must be at most 60s, not {found!r}: programs wait that long for each approval")
     return span
 

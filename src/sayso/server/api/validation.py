@@ -448,11 +448,6 @@ class Ownership(Context):
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    def must_be_free(self, run_id: str) -> None:
-        """Raise `RunNotFoundError` for a run that another program began. A run that does not exist is free."""
-        if self._owner(run_id) not in {None, self.me}:
-            raise errors.RunNotFoundError(run_id)
-
     def run(self, run_id: str) -> RunSnapshot:
         """Return one of the program's runs; raises `RunNotFoundError` for any other id."""
         self.must_be_mine(run_id)
@@ -481,10 +476,9 @@ class Ownership(Context):
         return self._readable[entry.request_id]
 
     def claim(self, run_id: str) -> bool:
-        """Record that a run belongs to the program, if no program has begun it; raises as `must_be_free` does.
+        """Record that a run belongs to the program, if no program has begun it.
 
-        Returns:
-            Whether this call began the run, so that it is still empty.
+        Returns whether this call began the run, so that it is still empty. Raises `RunNotFoundError` if another has.
         """
         owner = self._owner(run_id)
         if owner is None:
@@ -498,7 +492,8 @@ class Ownership(Context):
 
     def must_be_able_to_save(self, update: RunUpdate) -> None:
         """Raise a not-found error if a run, or a request that it waits for, belongs to another program."""
-        self.must_be_free(update.run.id)
+        if self._owner(update.run.id) not in {None, self.me}:  # a run that does not exist is free
+            raise errors.RunNotFoundError(update.run.id)
         for request_id in {step.waits for step in update.steps if step.waits is not None}:
             try:
                 request = self.store.get(request_id)
