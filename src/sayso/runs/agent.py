@@ -32,7 +32,7 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, ToolOptions, check_handler, checked_name, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.engine import run_step
-from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, most_urgent
+from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, fault_of
 from sayso.runs.messages import (
     Message,
     Model,
@@ -399,11 +399,8 @@ async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequenc
         await asyncio.gather(*made, return_exceptions=True)
         raise
     faults = [fault for one in made if (fault := one.exception()) is not None]
-    for fault in faults:
-        if not isinstance(fault, Halt):
-            raise fault
     if faults:
-        raise most_urgent(cast("list[Halt]", faults))
+        raise fault_of(faults)
     return [one.result() for one in made]
 
 

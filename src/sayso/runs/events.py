@@ -420,9 +420,17 @@ def end_of(fault: Denied | Failed) -> tuple[RunStatus, dict[str, Any]]:
     return RunStatus(code="error", message=str(fault)), {"type": fault.kind, "message": fault.message}
 
 
-def most_urgent(halts: Iterable[Halt]) -> Halt:
-    """Return the `Halt` whose reason takes precedence."""
-    return min(halts, key=lambda halt: _ORDER.index(halt.status.reason))
+def fault_of(faults: Iterable[BaseException]) -> BaseException:
+    """Return the one that counts: an unexpected error, or else the most urgent `Halt`, a failure, or a refusal."""
+
+    def rank(fault: BaseException) -> tuple[int, int]:
+        if isinstance(fault, Halt):
+            return 1, _ORDER.index(fault.status.reason)
+        if isinstance(fault, Failed):
+            return 2, 0
+        return 3 if isinstance(fault, Denied) else 0, 0
+
+    return min(faults, key=rank)
 
 
 class QuestionAsked(Suspended):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
@@ -21,7 +21,7 @@ from sayso.model.parameters import fields_of, hints_of
 from sayso.runs.agent import Tool
 from sayso.runs.definition import Definition, RunnableOptions, checked_name
 from sayso.runs.engine import run_step
-from sayso.runs.events import Denied, Failed, Halt, most_urgent
+from sayso.runs.events import Denied, Failed, fault_of
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import LostValue, StepContext, current_step
 
@@ -182,7 +182,7 @@ class Workflow(Runnable):
         sorter.prepare()  # there is no cycle, because steps name only earlier ones
         tasks: dict[asyncio.Future[Any], str] = {}
         results: dict[str, Any] = {}
-        faults: dict[str, BaseException] = {}
+        faults: list[BaseException] = []
         try:
             while (ready := sorter.get_ready()) or tasks:
                 is_only = len(ready) == 1 and not tasks
@@ -196,7 +196,7 @@ class Workflow(Runnable):
                         results[name] = task.result()
                         sorter.done(name)
                     else:
-                        faults[name] = fault
+                        faults.append(fault)
         finally:
             for task in tasks:  # only a cancelled run has any
                 task.cancel()
@@ -204,7 +204,10 @@ class Workflow(Runnable):
                 await asyncio.wait(tasks)
         shown = {name: value.plain if isinstance(value, LostValue) else value for name, value in results.items()}
         if faults:
-            raise _fault_of(list(faults.values()), shown)
+            fault = fault_of(faults)
+            if isinstance(fault, Denied | Failed):
+                fault.partial = shown
+            raise fault
         return shown
 
     async def _run_step(
@@ -229,20 +232,6 @@ def _within(runnable: Definition) -> Iterator[Definition]:
     yield runnable
     for part in runnable.parts().values():
         yield from _within(part)
-
-
-def _fault_of(faults: Sequence[BaseException], shown: dict[str, Any]) -> BaseException:
-    """Return what stopped the steps, with the results of the others; a failure counts before a refusal."""
-    other = [fault for fault in faults if not isinstance(fault, Halt | Denied | Failed)]
-    halts = [fault for fault in faults if isinstance(fault, Halt)]
-    if other:
-        return other[0]
-    if halts:
-        return most_urgent(halts)
-    ends = [fault for fault in faults if isinstance(fault, Denied | Failed)]
-    end = next((fault for fault in ends if isinstance(fault, Failed)), ends[0])
-    end.partial = shown
-    return end
 
 
 def _whole(value: Any) -> Any:
