@@ -271,29 +271,8 @@ async def offload(function: Callable[[], T]) -> T:
     import asyncio
     import contextvars
 
-    # Not `run_in_executor` with `asyncio.wait`: chaining two futures takes longer than most calls of a store.
-    loop, attempts = asyncio.get_running_loop(), list[Attempt]()
-    done = loop.create_future()
-
-    def on_done(attempt: Attempt) -> None:
-        attempts.append(attempt)
-        if not done.done():
-            done.set_result(None)
-
-    def work() -> None:
-        loop.call_soon_threadsafe(on_done, UserCall(function, (), {})())
-
-    _pool().submit(contextvars.copy_context().run, work)
-    cancelled: asyncio.CancelledError | None = None
-    while not attempts:
-        try:
-            await done
-        except asyncio.CancelledError as error:
-            cancelled = error
-            done = loop.create_future()
-    if cancelled is not None:
-        raise cancelled
-    value, raised, _ = attempts[0]
-    if raised is not None:
-        raise raised
-    return value
+    # The thread returns an error in an Attempt: a future rejects StopIteration and would never be done.
+    call, run = UserCall(function, (), {}), contextvars.copy_context().run
+    work = asyncio.get_running_loop().run_in_executor(_pool(), run, call)
+    await until_done(work)
+    return work.result().unwrap()
