@@ -183,7 +183,8 @@ def trusted_text(path: Path) -> str:
         ConfigError: Somebody else may write the file, or its digest is not the one given to `only_settings`.
         OSError, UnicodeDecodeError: The file cannot be read.
     """
-    with open(path, encoding="utf-8", opener=_at_once) as file:
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would otherwise wait for a writer
+    with open(path, encoding="utf-8", opener=lambda name, flags: os.open(name, flags | no_wait)) as file:
         found = os.fstat(file.fileno())  # of the opened file: the path may name another file by now
         if not stat.S_ISREG(found.st_mode):
             raise errors.ConfigError(f"{path} is not a regular file and is not used")
@@ -209,10 +210,6 @@ def trusted_text(path: Path) -> str:
     if digest is not None and hashlib.sha256(text.encode()).hexdigest() != digest:
         raise errors.ConfigError(f"{path} has changed since it was trusted, and is not used")
     return text
-
-
-def _at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # opening a named pipe would otherwise wait for a writer
 
 
 def _is_ours_alone(group: int) -> bool:

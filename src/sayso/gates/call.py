@@ -554,7 +554,8 @@ def end(
         raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
     else:
         telemetry.log("ended", request, outcome.state)
-        caller.saved()
+        if saved is not None:
+            caller.saved()
     if raised is not None and attempt.is_ambiguous and not is_resolved:
         mark_unknown(raised, request.id, may_start_again=request.idempotent)
     if not (gate.is_self_contained or gate.retries or gate.idempotent):

@@ -463,7 +463,7 @@ class Caller:
         return None
 
     def saved(self) -> None:
-        """Called when that is stored."""
+        """Called when that is stored, if there was anything to save."""
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for subclasses
         """Called when the call was made."""

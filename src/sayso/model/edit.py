@@ -289,7 +289,9 @@ def edited_call(
         merged = new if changes is None else {**real, **new}
         # An unchanged value stays identical to the byte, even if its type would normalise it.
         kept = {name for name, form in merged.items() if name in real and dump(form) == dump(real[name])}
-        form = _form(with_unset(_wrapped(schema.fit(merged, kept=kept)), canonical.load(before.form)))
+        fitted = schema.fit(merged, kept=kept)
+        tree: Json = {"$dict": fitted} if any(name.startswith("$") for name in fitted) else fitted
+        form = _form(with_unset(tree, canonical.load(before.form)))
     except SchemaError as error:
         raise errors.InvalidChangesError(request.id, error.problems) from None
     except errors.ArgumentError as error:
@@ -314,10 +316,6 @@ def _form(tree: Json) -> canonical.Form:
 
 def _named(tree: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", tree.get("$dict", tree))
-
-
-def _wrapped(named: dict[str, Any]) -> dict[str, Any]:
-    return {"$dict": named} if any(name.startswith("$") for name in named) else named
 
 
 def _meant(name: str, value: Any, real: Mapping[str, Any], shown: Mapping[str, Any]) -> Any:
