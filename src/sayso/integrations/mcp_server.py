@@ -22,23 +22,16 @@ from sayso.stores.base import Store
 
 _PREFIX = "sayso/"
 _SHAPES = {
-    "approve": {
+    verb: {
         "type": "object",
-        "properties": {
-            "request": {"type": "string"},
-            "changes": {"type": "object"},
-            "comment": {"type": "string"},
-            "call": {"type": "string"},
-        },
+        "properties": {"request": {"type": "string"}, **details, "call": {"type": "string"}},
         "required": ["request", "call"],
         "additionalProperties": False,
-    },
-    "reject": {
-        "type": "object",
-        "properties": {"request": {"type": "string"}, "reason": {"type": "string"}, "call": {"type": "string"}},
-        "required": ["request", "call"],
-        "additionalProperties": False,
-    },
+    }
+    for verb, details in (
+        ("approve", {"changes": {"type": "object"}, "comment": {"type": "string"}}),
+        ("reject", {"reason": {"type": "string"}}),
+    )
 }
 
 

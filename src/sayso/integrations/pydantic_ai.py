@@ -162,9 +162,10 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         return _with_words(result.words, value)
 
     def _options_of(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> HoldOptions:
+        answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
         options = options_of(
             self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=tool.tool_def.parameters_json_schema,
-            description=tool.tool_def.description, words=_words_before(ctx),
+            description=tool.tool_def.description, words=(answers[-1].text or "").strip() if answers else "",
         )  # fmt: skip
         return {**options, "suspends": (ApprovalRequired, CallDeferred)}  # a paused sub-agent or a deferred tool
 
@@ -221,11 +222,6 @@ def _recorded(made: Any) -> Any:
         return to_jsonable_python(made, by_alias=True)
     except Exception:  # noqa: BLE001  a result can have any value; without a JSON form it is lost for a replay
         return cast("Any", made)
-
-
-def _words_before(ctx: RunContext[Any]) -> str:
-    answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
-    return (answers[-1].text or "").strip() if answers else ""
 
 
 def _with_words(words: str, result: Any) -> Any:

@@ -98,7 +98,13 @@ class _Rules:
 
     def for_tool(self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
         """Return the rules for a tool; raises `PolicyError` if a condition or template does not match its schema."""
-        key = tool, name, _key_of(schema)
+        if schema is None:
+            digest = ""
+        elif isinstance(schema, Schema):
+            digest = schema.digest
+        else:
+            digest = hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).hexdigest()
+        key = tool, name, digest
         known = self.compiled.get(key)
         if known is None:
             shape = _shape(schema)
@@ -164,14 +170,6 @@ def _template_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator
             name = part.partition(".")[0].partition("[")[0]
             if name not in schema.names:
                 yield Problem(*rule.at(key), f"{key} names {name!r}, which {tool} does not take")
-
-
-def _key_of(schema: Schema | Mapping[str, Any] | None) -> str:
-    if schema is None:
-        return ""
-    if isinstance(schema, Schema):
-        return schema.digest
-    return hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).hexdigest()
 
 
 class Policy:
@@ -395,14 +393,6 @@ def _settings() -> tuple[str, os.stat_result | None] | None:
     return None
 
 
-def _stamp(path: str, found: os.stat_result | None) -> tuple[Any, ...]:
-    try:
-        found = os.stat(path) if found is None else found  # noqa: PTH116  faster, as above
-    except OSError as error:
-        return (type(error).__name__,)
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
-
-
 def _read(path: str, found: os.stat_result | None = None) -> _Rules:
     """Return the rules of a file, or of the one that its `[policy] file =` names, read again if it has changed."""
     rules = _read_one(path, found)
@@ -414,7 +404,11 @@ def _read(path: str, found: os.stat_result | None = None) -> _Rules:
 
 def _read_one(path: str, found: os.stat_result | None = None) -> _Rules:
     # Taken before the file is read, so that a file that changes meanwhile is read again at the next call.
-    stamp = _stamp(path, found)
+    try:
+        found = os.stat(path) if found is None else found  # noqa: PTH116  faster, as above
+        stamp = found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_mode
+    except OSError as error:
+        stamp = (type(error).__name__,)
     known = _known.get(path)
     if known is None or known[0] != stamp:
         known = _known[path] = stamp, _parsed(Path(path))
@@ -519,7 +513,9 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
             found.left_out += 1
             continue
         past = verdict_on(policy, request)
-        was = _happened(request) if before is None else verdict_on(before, request).outcome
+        was = "hold" if before is None else verdict_on(before, request).outcome
+        if before is None and request.decision is not None and request.decision.under == "budget":
+            was = "allow"
         found.asked += 1
         found.verdicts[past.outcome] = found.verdicts.get(past.outcome, 0) + 1
         for name in past.masked:
@@ -531,10 +527,10 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
 
 def verdict_on(policy: Policy, request: Request) -> Past:
     """Evaluate a policy for a past call, with the arguments that people saw and the time at which it was asked."""
-    call = request.call
+    call, run = request.call, None if request.process is not None else request.run_id  # None: the program named none
     try:
         answer = policy.explain(
-            call.tool, call.arguments, schema=Schema.from_text(call.schema), run=_run_of(request),
+            call.tool, call.arguments, schema=Schema.from_text(call.schema), run=run,
             agent=request.requester.subject, now=request.created_at, is_function=call.tool != call.name,
         )  # fmt: skip
     except (errors.PolicyError, ValueError):
@@ -543,12 +539,3 @@ def verdict_on(policy: Policy, request: Request) -> Past:
         return Past(answer.verdict.kind)
     masked = answer.steps[-1].masked
     return Past("uncertain", masked) if masked else Past("error")
-
-
-def _happened(request: Request) -> Outcome:
-    return "allow" if request.decision is not None and request.decision.under == "budget" else "hold"
-
-
-def _run_of(request: Request) -> str | None:
-    """Return the run's name as conditions see it; None if the program gave none."""
-    return None if request.process is not None else request.run_id

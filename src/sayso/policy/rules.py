@@ -294,7 +294,10 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return [], [_of_toml(text, error)]
+        found = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
+        if found is not None:
+            return [], [Problem(int(found[1]), int(found[2]), str(error).replace(found[0], ""))]
+        return [], [Problem(text.count("\n") + 1, 1, re.sub(r" \(at .*\)", "", str(error)))]
     except RecursionError:
         return [], [Problem(1, 1, "the file is nested too deeply to be read")]
     positions = Positions(text)
@@ -315,13 +318,6 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
     rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
     reader.check_reached(rules)
     return rules, sorted(reader.problems)
-
-
-def _of_toml(text: str, error: tomllib.TOMLDecodeError) -> Problem:
-    found = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
-    if found is not None:
-        return Problem(int(found[1]), int(found[2]), str(error).replace(found[0], ""))
-    return Problem(text.count("\n") + 1, 1, re.sub(r" \(at .*\)", "", str(error)))
 
 
 class _Reader:

@@ -76,7 +76,11 @@ def hold_call(
             return _hand_over(host, event, held, session, options, store)
         except ConfirmationRequired:
             session.add("ticket", [shape], {"key": _key(held)})
-            return Answer(0, host.deny(_to_be_made_again(event, held)))
+            return Answer(0, host.deny(
+                f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with"
+                " the same arguments to wait for the decision. Do not work around it. If you have nothing else to"
+                f" do and there is still no decision, tell the user that {held.id} waits in sayso."
+            ))  # fmt: skip
         except ConfirmationRejected:
             if held.state in {"rejected", "feedback"} and next(session.entries("ticket", shape), None) is None:
                 session.add("ticket", [shape], {"key": _key(held)})  # a repeated call gets the same refusal
@@ -146,14 +150,6 @@ def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, optio
 
 def _key(held: Held) -> str:
     return "" if held.request is None else held.request.key or ""
-
-
-def _to_be_made_again(event: HookEvent, held: Held) -> str:
-    return (
-        f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with"
-        " the same arguments to wait for the decision. Do not work around it. If you have nothing else to"
-        f" do and there is still no decision, tell the user that {held.id} waits in sayso."
-    )
 
 
 # -- outcomes ------------------------------------------------------------------------------------------------------

@@ -26,19 +26,8 @@ from sayso.effects import offload
 from sayso.gates import signals
 from sayso.gates.outcome import NotExecuted
 from sayso.gates.scope import requester
-from sayso.integrations.mcp_gateway.connection import (
-    Message,
-    Proxy,
-    Send,
-    brief,
-    difference,
-    dump,
-    is_request_id,
-    object_of,
-    parse,
-    parts_of,
-    tool_result,
-)
+from sayso.integrations.mcp_gateway import connection
+from sayso.integrations.mcp_gateway.connection import Message, Send, brief, dump, object_of, parts_of, tool_result
 from sayso.integrations.mcp_gateway.elicitation import Elicitation
 from sayso.model import canonical
 from sayso.model.grant import ABOUT_THIS_CALL
@@ -150,7 +139,7 @@ class Gateway:
         store = config.open_store(settings.store)
         run = settings.run or f"mcp:{settings.name}:{new_token()[:12]}"
         self._occasions = _Occasions(settings.name, run, store, True if settings.policy is None else settings.policy)
-        self._proxy = Proxy(make, send, self._occasions.on_change)
+        self._proxy = connection.Proxy(make, send, self._occasions.on_change)
         self._elicitation = Elicitation(settings.elicit_as, store, send)
         self._calls: dict[str | int, asyncio.Task[None]] = {}
         self._running: set[asyncio.Task[Any]] = set()  # started calls, which finish even if their client is gone
@@ -158,7 +147,7 @@ class Gateway:
     async def from_client(self, line: bytes) -> None:
         """Handle a client's message: hold it or pass it on."""
         try:
-            message = parse(line)
+            message = connection.parse(line)
         except ValueError as error:
             await self._reply(None, {"error": {"code": -32700, "message": str(error)}})
             return
@@ -171,14 +160,14 @@ class Gateway:
             return
         if method != "tools/call":
             await self._proxy.forward(message)
-        elif not is_request_id(number) or number in self._calls:
+        elif not connection.is_request_id(number) or number in self._calls:
             await self._reply(None, {"error": {"code": -32600, "message": "a call needs its own id"}})
         else:
             self._calls[number] = asyncio.create_task(self._call(message, next(self._occasions.counter)))  # pyright: ignore[reportArgumentType]
 
     def gone(self, call: Any) -> bool:
         """Stop a call that its client has cancelled; return whether this gateway was handling it."""
-        task = self._calls.get(call) if is_request_id(call) else None
+        task = self._calls.get(call) if connection.is_request_id(call) else None
         return task is not None and task.cancel()
 
     @property
@@ -308,7 +297,7 @@ class Gateway:
     async def _wait(self, call: _Call, occasion: _Occasion, held: aio.Held) -> Message | None:
         """Wait for the decision; return None when decided, or a result that tells the client to call again."""
         token = call.meta.get("progressToken")
-        beat = asyncio.create_task(self._beat(token, call.number)) if is_request_id(token) else None
+        beat = asyncio.create_task(self._beat(token, call.number)) if connection.is_request_id(token) else None
         try:
             if held.state == "pending" and self._elicitation.can(call.meta):
                 question = await self._elicitation.ask(call.params, call.number, held)
@@ -475,7 +464,7 @@ class _Occasions:
 
     async def on_change(self, name: str, before: Message, now: Message) -> None:
         """Record that the server has changed a tool, and withdraw requests that were asked with the old schema."""
-        self._notes[name] = note = difference(before, now)
+        self._notes[name] = note = connection.difference(before, now)
         if before.get("inputSchema") == now.get("inputSchema"):
             return
         text = f"{name} was not run: the server has changed the tool ({note}). Read its new schema first."

@@ -13,18 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from sayso.integrations.mcp_gateway.connection import (
-    PATIENCE,
-    PROTOCOL,
-    Closed,
-    Message,
-    Open,
-    Receive,
-    Send,
-    dump,
-    object_of,
-    tools_in,
-)
+from sayso.integrations.mcp_gateway import connection
+from sayso.integrations.mcp_gateway.connection import Message, Send, dump, object_of, tools_in
 from sayso.model.ids import new_token
 
 _IDLE = 1_800.0  # seconds after which an HTTP session without requests ends
@@ -52,7 +42,7 @@ class HttpUpstream:
         self._ended = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, receive: Receive, closed: Closed) -> None:
+    async def start(self, receive: connection.Receive, closed: connection.Closed) -> None:
         """Open the streams, of which the first request connects; raise `ConnectionRefusedError` if that fails."""
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(receive, closed, ready))
@@ -61,7 +51,7 @@ class HttpUpstream:
         except Exception as error:
             raise ConnectionRefusedError(f"could not connect: {error}") from error
 
-    async def _run(self, receive: Receive, closed: Closed, ready: asyncio.Future[None]) -> None:
+    async def _run(self, receive: connection.Receive, closed: connection.Closed, ready: asyncio.Future[None]) -> None:
         httpx2, sdk = _module("httpx2"), _module("mcp.client.streamable_http")
         timeout = httpx2.Timeout(30, read=None)  # tools may be slow; the gateway has its own limit
         try:
@@ -84,7 +74,7 @@ class HttpUpstream:
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
             self._ended.set()
 
-    async def _read(self, read: Any, receive: Receive) -> None:
+    async def _read(self, read: Any, receive: connection.Receive) -> None:
         try:
             async for item in read:
                 if not isinstance(item, Exception) and not self._ended.is_set():
@@ -101,7 +91,7 @@ class HttpUpstream:
 
     def _headers_of(self, message: Message) -> dict[str, str]:
         inbound, params = _module("mcp.shared.inbound"), object_of(message.get("params"))
-        version = object_of(params.get("_meta")).get(f"{PROTOCOL}protocolVersion")
+        version = object_of(params.get("_meta")).get(f"{connection.PROTOCOL}protocolVersion")
         if version is None:  # in a session, use the version of its handshake
             return {} if self._version is None else {inbound.MCP_PROTOCOL_VERSION_HEADER: self._version}
         headers = {inbound.MCP_PROTOCOL_VERSION_HEADER: version, inbound.MCP_METHOD_HEADER: message["method"]}
@@ -127,7 +117,7 @@ class HttpUpstream:
         self._ended.set()
         if self._task is not None:
             with suppress(Exception):
-                await asyncio.wait_for(self._task, PATIENCE)
+                await asyncio.wait_for(self._task, connection.PATIENCE)
 
 
 class _Sessions:
@@ -136,7 +126,7 @@ class _Sessions:
     Clients of a protocol without sessions (later than 2025-11-25) get the list of supported versions, and choose one.
     """
 
-    def __init__(self, open_session: Open) -> None:
+    def __init__(self, open_session: connection.Open) -> None:
         self._open_session = open_session
         self._transports: dict[str, Any] = {}  # least recently used first
         self._sessions: dict[str, Any] = {}
@@ -174,7 +164,7 @@ class _Sessions:
                 return False
             await self._transports.pop(name).terminate()
             if name in self._tasks:  # wait, so that ending sessions do not accumulate
-                await asyncio.wait([self._tasks[name]], timeout=PATIENCE)
+                await asyncio.wait([self._tasks[name]], timeout=connection.PATIENCE)
         return True
 
     async def _opened(self) -> str:
@@ -258,7 +248,7 @@ class _Sessions:
         for transport in list(self._transports.values()):
             await transport.terminate()
         if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=PATIENCE)
+            await asyncio.wait(self._tasks.values(), timeout=connection.PATIENCE)
 
 
 async def _begun(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
@@ -282,7 +272,7 @@ def _error(code: int, text: str, data: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": error}
 
 
-async def serve_http(open_session: Open, host: str, port: int) -> None:
+async def serve_http(open_session: connection.Open, host: str, port: int) -> None:
     """Serve clients at `http://HOST:PORT/mcp` until SIGTERM or Ctrl-C."""
     uvicorn, app = _module("uvicorn"), _Sessions(open_session)
     # This limits the body, which is read in full before a session is looked up or opened.
