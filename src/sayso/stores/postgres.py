@@ -148,8 +148,8 @@ class PostgresStore(Watched, SqlStore):
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True
-            (micros,) = connection.execute(translated(f"SELECT {CLOCK}")).fetchall()[0]
-            self._set_clock(micros)
+            (micros,) = _execute(connection, f"SELECT {CLOCK}").fetchall()[0]
+            self._clock = micros, time.monotonic()
         except BaseException:
             connection.close()
             raise
@@ -161,14 +161,11 @@ class PostgresStore(Watched, SqlStore):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
-        def read(connection: psycopg.Connection[Any]) -> list[Any]:
-            return connection.execute(translated(sql), values).fetchall()
-
         try:
             if (writing := self._writing) is not None and writing[0] == threading.get_ident():
                 # A work of several verbs sees its own writes, and those of earlier works in the same commit.
                 return writing[1](sql, values).fetchall()
-            return self._patiently(read)
+            return self._patiently(lambda connection: _execute(connection, sql, values).fetchall())
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
@@ -208,9 +205,6 @@ class PostgresStore(Watched, SqlStore):
             self._query("SELECT 1", ())
         micros, at = self._clock or (0, 0.0)
         return clock.instant(micros + int((time.monotonic() - at) * 1_000_000))
-
-    def _set_clock(self, micros: int) -> None:
-        self._clock = micros, time.monotonic()
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
@@ -272,7 +266,7 @@ class PostgresStore(Watched, SqlStore):
         try:
             for verb in batch:
                 if not verb.is_done and not verb.lost:
-                    tx = self._transaction(verb, connection)
+                    tx = self._transaction(verb, partial(_execute, connection))
                     with suppress(Stale, NeedsTransaction, errors.SaysoError):
                         result = verb.work(tx)
                         if tx.statement is not None:
@@ -280,7 +274,7 @@ class PostgresStore(Watched, SqlStore):
             with connection.pipeline():
                 for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
                     sql, values = tx.statement or ("", ())
-                    sent.append((verb, tx, result, connection.execute(translated(sql), values)))
+                    sent.append((verb, tx, result, _execute(connection, sql, values)))
         except _LOST as error:
             if connection.closed:
                 for verb, tx, result, _ in sent:
@@ -294,18 +288,11 @@ class PostgresStore(Watched, SqlStore):
                 self._keep(verb, tx, result)
                 verb.is_done = True
 
-    def _transaction(
-        self, verb: _Verb, on: psycopg.Connection[Any] | Outbox, absent: set[str] | None = None
-    ) -> PostgresTransaction:
-        outbox = on if isinstance(on, Outbox) else None
-
-        def execute(sql: str, values: Sequence[Any]) -> Any:
-            return on.execute(sql, values) if isinstance(on, Outbox) else on.execute(translated(sql), values)
-
+    def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
         self._writing = threading.get_ident(), execute
         return PostgresTransaction(
             execute, self._memory, self.seal, self._schema, self.now, is_alone=verb.is_alone,
-            may_guess=verb.may_guess, absent=absent, outbox=outbox,
+            may_guess=verb.may_guess, **options,
         )  # fmt: skip
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
@@ -332,7 +319,7 @@ class PostgresStore(Watched, SqlStore):
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not verb.lost]
             done = [self._answered(*one, outbox, absent) for one in done]
             sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
-            if absent and connection.execute(translated(sql), (sorted(absent),)).fetchone() is not None:
+            if absent and _execute(connection, sql, (sorted(absent),)).fetchone() is not None:
                 raise Stale  # a channel, grant or stop was created after the first work looked for one
             is_sent = True
             connection.execute("COMMIT")
@@ -360,7 +347,7 @@ class PostgresStore(Watched, SqlStore):
     ) -> tuple[PostgresTransaction, Any]:
         """Run one work in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
         verb.may_guess = may_guess
-        tx = self._transaction(verb, outbox, absent)
+        tx = self._transaction(verb, outbox.execute, outbox=outbox, absent=absent)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
@@ -370,7 +357,7 @@ class PostgresStore(Watched, SqlStore):
             is_sure, result = False, None
         verb.may_guess = False
         if not is_sure:
-            tx = self._transaction(verb, outbox, absent)
+            tx = self._transaction(verb, outbox.execute, outbox=outbox, absent=absent)
             result = verb.work(tx)
         self._memory.committed(tx)  # for the next works
         return tx, result
@@ -397,7 +384,7 @@ class PostgresStore(Watched, SqlStore):
             verb.error = error
         verb.is_done = True
 
-    def _done(self, verb: _Verb) -> Any:
+    def _done(self, verb: _Verb) -> None:
         for _ in range(_TRIES):
             try:
                 return self._patiently(partial(self._tried, verb))
@@ -408,7 +395,7 @@ class PostgresStore(Watched, SqlStore):
             except errors.SaysoError:
                 # The conflict may be with its own write, from before the connection was lost.
                 if verb.lost and self._patiently(partial(self._was_taken, verb)):
-                    return verb.result
+                    return None
                 if not verb.has_guessed:
                     raise
                 verb.guess_less()
@@ -418,11 +405,11 @@ class PostgresStore(Watched, SqlStore):
             f"other processes kept changing the same rows in {self._place}; nothing was recorded, try again"
         )
 
-    def _tried(self, verb: _Verb, connection: psycopg.Connection[Any]) -> Any:
+    def _tried(self, verb: _Verb, connection: psycopg.Connection[Any]) -> None:
         """Run a verb once, in one statement or in a transaction."""
         if verb.lost and self._was_taken(verb, connection):
-            return verb.result
-        tx = self._transaction(verb, connection)
+            return
+        tx = self._transaction(verb, partial(_execute, connection))
         is_sent, result = False, None
         try:
             if verb.is_alone:
@@ -443,16 +430,14 @@ class PostgresStore(Watched, SqlStore):
             verb.has_guessed = tx.has_guessed
             if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                 connection.execute("ROLLBACK")
-        if verb.lost and self._was_taken(verb, connection):
-            return verb.result
-        self._keep(verb, tx, result)
-        return result
+        if not verb.lost or not self._was_taken(verb, connection):
+            self._keep(verb, tx, result)
 
     def _keep(self, verb: _Verb, tx: PostgresTransaction, result: Any) -> None:
         verb.result, verb.changed = result, tx.changed
         self._memory.committed(tx)
         if tx.server_time is not None:
-            self._set_clock(tx.server_time)
+            self._clock = tx.server_time, time.monotonic()
 
     def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
         """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
@@ -467,7 +452,7 @@ class PostgresStore(Watched, SqlStore):
     def _was_taken(self, verb: _Verb, connection: psycopg.Connection[Any]) -> bool:
         """Return whether the database committed what was sent before the connection broke; if so, take its result."""
         for tx, result in verb.lost:
-            if any(connection.execute(translated(_TOOK), entry[:2] + entry[-1:]).fetchone() for entry in tx.entries):
+            if any(_execute(connection, _TOOK, entry[:2] + entry[-1:]).fetchone() for entry in tx.entries):
                 tx.take_pending()
                 self._keep(verb, tx, result)
                 return True
@@ -484,10 +469,8 @@ class PostgresStore(Watched, SqlStore):
 
     def scrub(self) -> bool:
         # Runs beside everything else. The guide says what stays in free space, the log and backups.
-        def vacuum(connection: psycopg.Connection[Any]) -> None:
-            connection.execute("VACUUM sayso.asked, sayso.standing, sayso.step, sayso.record")
-
-        self._patiently(vacuum)
+        vacuum = "VACUUM sayso.asked, sayso.standing, sayso.step, sayso.record"
+        self._patiently(lambda connection: connection.execute(vacuum))
         return True
 
     def heads(self) -> Iterator[Head]:
@@ -513,6 +496,10 @@ class _Verb:
         """Next, try it with stored rows; and after that in a transaction, which can only be overtaken by others."""
         self.is_alone = self.is_alone and self.may_guess
         self.may_guess = False
+
+
+def _execute(connection: psycopg.Connection[Any], sql: str, values: Sequence[Any] = ()) -> Any:
+    return connection.execute(translated(sql), values)
 
 
 def _parsed(url: str) -> tuple[str, bool]:

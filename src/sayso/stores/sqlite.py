@@ -198,7 +198,11 @@ class SqliteStore(Watched, SqlStore):
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         if self._queue or not self._write_lock.acquire(blocking=False):
-            result = self._together(lambda tx: work(tx, *args, **options))
+            op = _Op(lambda tx: work(tx, *args, **options))
+            self._wait([op])
+            if op.error is not None:
+                raise op.error
+            result: T | errors.SaysoError = op.result
         else:  # nobody else waits
             done: tuple[T | errors.SaysoError, list[str]] | None = None
             try:
@@ -251,43 +255,26 @@ class SqliteStore(Watched, SqlStore):
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 
-    def _together(self, work: Callable[[Transaction], T]) -> T:
-        """Share a commit with other waiting verbs."""
-        op, changes = _Op(work), list[Sequence[str]]()
-        self._queue.append(op)
-        try:
-            with self._write_lock:
-                # The previous holder of the lock may have run this verb in its own commit.
-                while not op.done:
-                    self._lead(changes)
-        except BaseException:
-            op.done = True  # interrupted: nobody waits for it any more
-            raise
-        finally:
-            self._ring(changes)
-        if op.error is not None:
-            raise op.error
-        return op.result
-
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
         ops = [_Op(joined(self, work)) for work in works]
+        self._wait(ops)
+        return [result_of(op.result) if op.error is None else op.error for op in ops]
+
+    def _wait(self, ops: Sequence[_Op]) -> None:
+        """Wait until verbs are done, in commits that they share with others."""
         self._queue.extend(ops)
         changes = list[Sequence[str]]()
         try:
             with self._write_lock:
+                # The previous holder of the lock may have run them in its own commit.
                 while not all(op.done for op in ops):
                     self._lead(changes)
         finally:
             for op in ops:
                 op.done = True  # interrupted: nobody waits for it any more
-            self._ring(changes)
-        return [result_of(op.result) if op.error is None else op.error for op in ops]
-
-    def _ring(self, changes: Sequence[Sequence[str]]) -> None:
-        """Wake the callers that wait for what was committed. Without the lock: they may call a verb, or fork."""
-        for changed in changes:
-            self._bell.ring(changed)
+            for changed in changes:  # without the lock: who is woken may call a verb, or fork
+                self._bell.ring(changed)
 
     def _lead(self, changes: list[Sequence[str]]) -> None:
         """Commit the waiting verbs, and add what each commit changed to `changes`.
