@@ -237,9 +237,8 @@ def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
     rows = _Rows(entry.run_id, entry.seq, entry.link, trail)
     if problem is None:
         return rows, None
-    return rows, Break(
-        entry.run_id, entry.seq, f"row {entry.seq} is not possible there: {entry.request_id} was {problem}"
-    )
+    reason = f"row {entry.seq} is not possible there: {entry.request_id} was {problem}"
+    return rows, Break(entry.run_id, entry.seq, reason)
 
 
 def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:

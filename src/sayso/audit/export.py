@@ -198,13 +198,12 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
         requests += 1
         rows = rows_of(store, run_id=request.run_id, request_id=request.id)
         words += sum(any(word in row.detail for word in _WORDS) for row in rows)
-    runs = 0
-    for run_id in list(_old_runs(store, before)):
-        runs += 1
-        if not is_dry:
+    runs = list(_old_runs(store, before))
+    if not is_dry:
+        for run_id in runs:
             store.purge_run(run_id, by, before=before, channel=channel)
     live = store.count(Filter(states=LIVE))
-    return Purged(requests, runs, live, needed, words, is_dry or store.scrub())
+    return Purged(requests, len(runs), live, needed, words, is_dry or store.scrub())
 
 
 def _is_gone(store: Store, request: Request, before: datetime, by: Identity, channel: str) -> bool:

@@ -14,7 +14,6 @@ from sayso import errors
 
 _MARK = "ed25519:"
 _PUBLIC = re.compile(r"ed25519:[0-9a-f]{64}")
-_SIGNATURE = re.compile(r"[0-9a-f]{128}")
 _LONGEST = 10_000  # bytes; a private key file has about 120
 
 
@@ -24,10 +23,6 @@ def _cipher() -> Any:
     except ImportError:
         raise errors.ConfigError('signatures need the extra `crypto`: pip install "sayso[crypto]"') from None
     return ed25519
-
-
-def _public_text(private: Any) -> str:
-    return _MARK + cast("bytes", private.public_key().public_bytes_raw()).hex()
 
 
 class Signer:
@@ -42,7 +37,7 @@ class Signer:
 
     def __init__(self, private: Any) -> None:
         self._private = private
-        self.key = _public_text(private)
+        self.key = _MARK + cast("bytes", private.public_key().public_bytes_raw()).hex()
 
     def sign(self, message: bytes) -> str:
         """Return the signature of a message, in hex."""
@@ -70,7 +65,7 @@ def make_key(path: Path) -> str:
         file.write(text)
         file.flush()
         os.fsync(descriptor)
-    return _public_text(private)
+    return Signer(private).key
 
 
 def signer_at(path: Path) -> Signer:
@@ -126,9 +121,9 @@ def signed_by(key: object, signature: object, message: bytes) -> bool:
     Raises:
         ConfigError: The extra `crypto` is not installed.
     """
-    if not isinstance(key, str) or not isinstance(signature, str):
+    if not isinstance(key, str) or not _PUBLIC.fullmatch(key):
         return False
-    if not _PUBLIC.fullmatch(key) or not _SIGNATURE.fullmatch(signature):
+    if not isinstance(signature, str) or not re.fullmatch(r"[0-9a-f]{128}", signature):
         return False
     cipher = _cipher()
     from cryptography.exceptions import InvalidSignature
