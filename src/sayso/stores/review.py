@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -309,11 +308,8 @@ class PeopleVerbs(RecordVerbs, RequestStore):
 
     def delegations(self) -> list[Delegation]:
         """Return the delegations in force, ordered by their end; altered records are left out."""
-        found, now = list[Delegation](), self.now()
-        for row in self._record_rows(transaction.AWAY, None, "", transaction.MOST_DELEGATIONS):
-            with suppress(errors.StoreCorruptError):
-                found.append(transaction.read_delegation(row))
-        return sorted((one for one in found if one.counts(now)), key=lambda one: (one.until, one.by.folded))
+        rows = self._record_rows(transaction.AWAY, None, "", transaction.MOST_DELEGATIONS)
+        return sorted(transaction.in_force(rows, self.now()), key=lambda one: (one.until, one.by.folded))
 
     def stood_in_for(self, who: Identity) -> list[Identity]:
         """Return the people for whom somebody stands in now."""
@@ -354,7 +350,7 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
     Nobody is notified of their own action. Each message is a delivery beside that of the request.
     """
     now = tx.now()
-    stand_ins = {one.to.folded: one.by for one in transaction.counting_delegations(tx, now) if is_meant(one.by)}
+    stand_ins = {one.to.folded: one.by for one in transaction.delegations(tx, now) if is_meant(one.by)}
     for channel in tx.record_keys(transaction.CHANNEL):
         row = tx.find_record(transaction.CHANNEL, channel)
         if row is None or (request.channels and channel not in request.channels):

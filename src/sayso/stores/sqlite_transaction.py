@@ -212,9 +212,8 @@ class SqliteTransaction(SqlTransaction):
     selects = SELECTS
     has_guessed = False
     _is_certain = False  # whether the version of the file was checked
-    _unread: tuple[
-        str, ...
-    ] = ()  # kinds of records that the next statement checks, which writes nothing if there are any
+    # Kinds of records that the next statement checks, which writes nothing if there are any.
+    _unread: tuple[str, ...] = ()
     _loaded: CachedRow | None = None
     _verified: CachedRow | None = None
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -138,37 +138,6 @@ class Note(NamedTuple):
     detail: dict[str, Any]
 
 
-class RecordTransaction(Protocol):
-    """What a store offers to the verbs for records inside one transaction."""
-
-    def find_record(self, kind: str, key: str) -> RecordRow | None:
-        """Return a record as written so far in this transaction."""
-        ...
-
-    def record_keys(self, kind: str) -> Sequence[str]:
-        """Return the sorted keys of a kind."""
-        ...
-
-    def put_record(self, row: RecordRow) -> None:
-        """Write a new record, or replace the one with its kind and key."""
-        ...
-
-    def drop_record(self, kind: str, key: str) -> None:
-        """Remove a record that exists."""
-        ...
-
-    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-        """Write a journal entry that is not about a request."""
-        ...
-
-    def newest(self, run_id: str) -> Entry | None:
-        """Return the newest entry of a chain that contains only notes.
-
-        Until the end of the transaction, nobody else writes a record together with its entry in that chain.
-        """
-        ...
-
-
 class RecordVerbs(ABC):
     """The verbs of `sayso.stores.base.Store` for records."""
 
@@ -252,7 +221,7 @@ class RecordVerbs(ABC):
         return self._transact(drop_if_there, kind, key)
 
 
-def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new: bool = False) -> bool:
+def _keep(tx: Transaction, row: RecordRow, note: Note | None, *, only_new: bool = False) -> bool:
     if only_new and tx.find_record(row.kind, row.key) is not None:
         return False
     tx.put_record(row)
@@ -261,7 +230,7 @@ def _keep(tx: RecordTransaction, row: RecordRow, note: Note | None, *, only_new:
     return True
 
 
-def _swap(tx: RecordTransaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
+def _swap(tx: Transaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
     return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
 
 
@@ -273,7 +242,7 @@ def records_in(store: RecordVerbs, kind: str) -> Iterator[Record]:
         after = found[-1].key
 
 
-def drop_if_there(tx: RecordTransaction, kind: str, key: str) -> bool:
+def drop_if_there(tx: Transaction, kind: str, key: str) -> bool:
     """Remove a record; return whether it existed."""
     if tx.find_record(kind, key) is None:
         return False
@@ -286,7 +255,7 @@ MOST_DELEGATIONS = 1_000
 """How many delegations are read at most."""
 
 
-def read_delegation(row: RecordRow) -> Delegation:
+def _read_delegation(row: RecordRow) -> Delegation:
     """Return the delegation in a record; raises `StoreCorruptError` if the record was altered."""
     record = record_of(row)
     try:
@@ -299,32 +268,27 @@ def read_delegation(row: RecordRow) -> Delegation:
     return found
 
 
-def stand_in(tx: RecordTransaction, who: Identity, now: datetime) -> Identity | None:
-    """Return who stands in for somebody now; None if nobody does, or the record was altered."""
-    row = tx.find_record(AWAY, who.folded)
-    with suppress(errors.StoreCorruptError):
-        found = None if row is None else read_delegation(row)
-        return found.to if found is not None and found.counts(now) else None
-    return None
-
-
-def counting_delegations(tx: RecordTransaction, now: datetime) -> list[Delegation]:
+def in_force(rows: Iterable[RecordRow | None], now: datetime) -> list[Delegation]:
     """Return the delegations that are in force; altered records are left out."""
     found: list[Delegation] = []
-    for key in tx.record_keys(AWAY)[:MOST_DELEGATIONS]:
-        row = tx.find_record(AWAY, key)
+    for row in rows:
         with suppress(errors.StoreCorruptError):
-            one = None if row is None else read_delegation(row)
+            one = None if row is None else _read_delegation(row)
             found += [] if one is None or not one.counts(now) else [one]
     return found
 
 
-def stood_in_for(tx: RecordTransaction, who: Identity, now: datetime) -> list[Identity]:
+def delegations(tx: Transaction, now: datetime) -> list[Delegation]:
+    """Return the delegations that are in force in a transaction."""
+    return in_force((tx.find_record(AWAY, key) for key in tx.record_keys(AWAY)[:MOST_DELEGATIONS]), now)
+
+
+def stood_in_for(tx: Transaction, who: Identity, now: datetime) -> list[Identity]:
     """Return the people for whom somebody stands in now."""
-    return [one.by for one in counting_delegations(tx, now) if one.to.is_same(who)]
+    return [one.by for one in delegations(tx, now) if one.to.is_same(who)]
 
 
-class Transaction(RecordTransaction, Protocol):
+class Transaction(Protocol):
     """What a store offers to the verbs inside one transaction."""
 
     def now(self) -> datetime:
@@ -376,6 +340,33 @@ class Transaction(RecordTransaction, Protocol):
 
     def drop_steps(self, run_id: str) -> None:
         """Remove all steps of a run, and what they wait for."""
+        ...
+
+    def find_record(self, kind: str, key: str) -> RecordRow | None:
+        """Return a record as written so far in this transaction."""
+        ...
+
+    def record_keys(self, kind: str) -> Sequence[str]:
+        """Return the sorted keys of a kind."""
+        ...
+
+    def put_record(self, row: RecordRow) -> None:
+        """Write a new record, or replace the one with its kind and key."""
+        ...
+
+    def drop_record(self, kind: str, key: str) -> None:
+        """Remove a record that exists."""
+        ...
+
+    def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
+        """Write a journal entry that is not about a request."""
+        ...
+
+    def newest(self, run_id: str) -> Entry | None:
+        """Return the newest entry of a chain that contains only notes.
+
+        Until the end of the transaction, nobody else writes a record together with its entry in that chain.
+        """
         ...
 
 
@@ -482,8 +473,8 @@ def changed(
     absent, seen = None, request
     claimed = request.claimed_by
     if person is not None and claimed is not None and request.state is State.PENDING and not claimed.is_same(person):
-        delegate = stand_in(tx, claimed, now)
-        if delegate is not None and delegate.is_same(person):
+        found = in_force([tx.find_record(AWAY, claimed.folded)], now)
+        if found and found[0].to.is_same(person):
             absent, seen = claimed, replace(request, claimed_by=person)
     try:
         transition = rule(seen, now=now, **options)
