@@ -192,7 +192,7 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     for request in requests_in(store, Filter(states=FINAL)):
         if request.purged_at is not None or ended_at(request) >= before:
             continue
-        if _is_needed(store, request.run_id) if is_dry else not _is_gone(store, request, before, by, channel):
+        if _is_needed(store, request, before, by, channel, is_dry=is_dry):
             needed += 1
             continue
         requests += 1
@@ -206,19 +206,17 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     return Purged(requests, len(runs), live, needed, words, is_dry or store.scrub())
 
 
-def _is_gone(store: Store, request: Request, before: datetime, by: Identity, channel: str) -> bool:
+def _is_needed(store: Store, request: Request, before: datetime, by: Identity, channel: str, *, is_dry: bool) -> bool:
+    """Purge a request, or only look; return whether its run still needs it."""
     try:
+        if is_dry:
+            return store.get_run(request.run_id).run.state is not RunState.ENDED
         store.purge(request.id, by, before=before, channel=channel)
     except errors.PurgeRefusedError:  # only the store knows, inside the transaction, what is still needed
-        return False
-    return True
-
-
-def _is_needed(store: Store, run_id: str) -> bool:
-    try:
-        return store.get_run(run_id).run.state is not RunState.ENDED
+        return True
     except errors.RunNotFoundError:
-        return False
+        pass
+    return False
 
 
 def _old_runs(store: Store, before: datetime) -> Iterator[str]:

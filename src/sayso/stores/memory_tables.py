@@ -274,8 +274,17 @@ class TableStore(Store):
             if run_id is None and request_id is not None:
                 row = tables.rows.get(request_id)
                 run_id = "" if row is None else row.run_id
-            wanted = sorted(tables.chains) if run_id is None else [run_id]
-            return list(islice(_entries(tables.chains, wanted, request_id, *(after or ("", 0))), limit))
+            run, seq = after or ("", 0)
+            found = list[Entry]()
+            for each in sorted(tables.chains) if run_id is None else [run_id]:
+                chain: Sequence[Entry] = tables.chains.get(each, ()) if each >= run else ()
+                begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
+                rest = islice(chain, begin, None)
+                wanted = (entry for entry in rest if request_id is None or entry.request_id == request_id)
+                found += islice(wanted, limit - len(found))
+                if len(found) == limit:
+                    break
+            return found
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         with self._lock:
@@ -314,19 +323,6 @@ class TableStore(Store):
 def _passes(run: RunRecord, wanted: RunFilter) -> bool:
     is_wanted = (not wanted.states or run.state in wanted.states) and (not wanted.ids or run.id in wanted.ids)
     return is_wanted and wanted.name in {None, run.name}
-
-
-def _entries(
-    chains: Mapping[str, Sequence[Entry]], runs: Sequence[str], request_id: str | None, run: str, seq: int
-) -> Iterator[Entry]:
-    for each in runs:
-        if each < run:
-            continue
-        chain = chains.get(each, ())
-        begin = bisect_left(chain, seq + 1, key=lambda entry: entry.seq) if each == run else 0
-        for entry in islice(chain, begin, None):
-            if request_id is None or entry.request_id == request_id:
-                yield entry
 
 
 class TableTransaction(Transaction, ABC):

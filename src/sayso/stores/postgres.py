@@ -224,24 +224,19 @@ class PostgresStore(Watched, SqlStore):
             finally:
                 self._write_lock.release()
         else:
-            self._wait(verb)
+            self._queue.append(verb)  # to share a commit with other waiting verbs
+            try:
+                with self._write_lock:
+                    while not verb.is_done:  # the previous holder of the lock may have run it
+                        self._lead()
+            finally:
+                verb.is_done = True  # interrupted: nobody waits for it any more
+            if verb.error is not None:
+                raise verb.error
         self._bell.ring(verb.changed)
         if isinstance(verb.result, errors.SaysoError):
             raise verb.result
         return verb.result
-
-    def _wait(self, verb: _Verb) -> None:
-        """Share a commit with other waiting verbs."""
-        self._queue.append(verb)
-        try:
-            with self._write_lock:
-                while not verb.is_done:  # the previous holder of the lock may have run it
-                    self._lead()
-        except BaseException:
-            verb.is_done = True  # interrupted: nobody waits for it any more
-            raise
-        if verb.error is not None:
-            raise verb.error
 
     def _lead(self) -> None:
         """Run the waiting verbs. A verb leaves the queue when it is done, so that an interrupted leader loses none."""

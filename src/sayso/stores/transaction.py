@@ -198,7 +198,8 @@ class RecordVerbs(ABC):
         """Return how many committed records of a kind there are, at most `most`."""
         return len(self._record_rows(kind, None, "", most))
 
-    def swap(self, before: Record, after: Record, *, note: Note | None = None) -> bool:
+    @verb
+    def swap(tx: Transaction, before: Record, after: Record, *, note: Note | None = None) -> bool:
         """In one transaction, write a record's next version, if body and due time have not changed since it was read.
 
         Args:
@@ -214,7 +215,7 @@ class RecordVerbs(ABC):
         """
         if (before.kind, before.key) != (after.kind, after.key):
             raise ValueError(f"{after.kind} {after.key!r} is not a next version of {before.kind} {before.key!r}")
-        return self._transact(_swap, row_of(before), row_of(after), note)
+        return tx.find_record(before.kind, before.key) == row_of(before) and _keep(tx, row_of(after), note)
 
     def drop(self, kind: str, key: str) -> bool:
         """In one transaction, remove a record; return whether it existed."""
@@ -228,10 +229,6 @@ def _keep(tx: Transaction, row: RecordRow, note: Note | None, *, only_new: bool 
     if note is not None:
         tx.note(*note)
     return True
-
-
-def _swap(tx: Transaction, old: RecordRow, new: RecordRow, note: Note | None) -> bool:
-    return tx.find_record(old.kind, old.key) == old and _keep(tx, new, note)
 
 
 def records_in(store: RecordVerbs, kind: str) -> Iterator[Record]:
@@ -428,19 +425,15 @@ def update(tx: Transaction, transition: Transition) -> None:
     if transition.event in SILENT:
         return
     for channel in tx.record_keys(CHANNEL):
-        _make_due(tx, channel, request)
-
-
-def _make_due(tx: Transaction, channel: str, request: Request) -> None:
-    row = tx.find_record(delivery_kind(channel), request.id)
-    if row is None:
-        return  # asked before this channel existed
-    record = record_of(row)
-    # A process that is sending it now detects the change by the count. Until it has finished, the delivery stays its
-    # own, so that two processes do not send it; and a delivery that was given up stays so.
-    is_free = not record.body.keys() & {"holder", "given_up"}
-    body = {**record.body, "changes": record.body["changes"] + 1}
-    tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
+        row = tx.find_record(delivery_kind(channel), request.id)
+        if row is None:
+            continue  # asked before this channel existed
+        record = record_of(row)
+        # A process that is sending it now detects the change by the count. Until it has finished, the delivery stays
+        # its own, so that two processes do not send it; and a delivery that was given up stays so.
+        is_free = not record.body.keys() & {"holder", "given_up"}
+        body = {**record.body, "changes": record.body["changes"] + 1}
+        tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
 
 
 def save(tx: Transaction, saved: RunUpdate) -> None:
