@@ -63,14 +63,6 @@ def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     transaction.drop_if_there(tx, transaction.LEASE, request.id)
 
 
-def put_lease(tx: Transaction, request: Request, now: datetime) -> None:
-    """Renew the lease of a running call for the span in its worker's name; does nothing if there is none."""
-    span = None if request.execution is None else processes.lease_of(request.execution.worker)
-    if span is not None:
-        tx.find_record(transaction.LEASE, request.id)  # on Postgres, `put_record` must know whether it exists
-        tx.put_record(row_of(Record(transaction.LEASE, request.id, {}, now + span)))
-
-
 def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | errors.SaysoError:
     found = changed(tx, request_id, lifecycle.resolve, **options)
     if isinstance(found, Request):
@@ -362,7 +354,10 @@ class ProgramStore(RequestStore):
             if execution is None or execution.token != token or execution.resolved_by is not None:
                 lost.append(request_id)
             elif request.state is State.RUNNING:
-                put_lease(tx, request, now)
+                span = processes.lease_of(execution.worker)
+                if span is not None:
+                    tx.find_record(transaction.LEASE, request_id)  # Postgres' `put_record` must know whether it exists
+                    tx.put_record(row_of(Record(transaction.LEASE, request_id, {}, now + span)))
             elif execution.finished_at is None:
                 lost.append(request_id)
         return lost
