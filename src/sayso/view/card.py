@@ -23,7 +23,6 @@ from sayso.view import summary
 from sayso.view.summary import columns, name_of, padded, short, time_left, token
 
 _COMMENT_ROOM = 300
-_RISKS = frozenset({later("low"), later("medium"), later("high"), later("critical")})
 _NAMED = (later("waits again"), later("requester"), later("key"), later("context"), later("function"))
 _RESULT_ROOM = 1_000
 _EFFECTS_SHOWN = 3
@@ -145,7 +144,11 @@ _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
 _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long ago; a run reserves none
-_WORDS = ("title", "summary", "effect", "prompt", "description", "rule", "context")  # supplied by the program
+TEXTS = (
+    later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"),
+)  # fmt: skip
+"""The fields of a request with texts of its program."""
+_WORDS = (*TEXTS, "context")
 _AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked
 
 
@@ -318,7 +321,7 @@ def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     facts += [(say("on behalf of"), name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
         risk = token(request.risk, room)
-        facts.append((say("risk"), say(risk) if risk in _RISKS else risk))
+        facts.append((say("risk"), say(risk) if risk in summary.RISKS else risk))
     facts += needs(request, now, room)
     if request.state is State.PENDING:
         left = time_left(request.expires_at, now)

@@ -36,7 +36,7 @@ from sayso.model.reviewer import Delegation, Identity
 from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_script, say, say_n
 
 __all__ = [
-    "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "empty_lines",
+    "RISKS", "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "empty_lines",
     "gathered", "higher_risk", "in_short", "is_empty", "is_high", "line", "lines", "name_of", "padded", "short",
     "time_left", "token", "value", "warnings", "without_gaps", "wrapped",
 ]  # fmt: skip
@@ -227,7 +227,9 @@ SHORT = len("rq_") + 8
 RUN_ROOM = 48
 """The columns that a list reserves for a run id: people copy it, and `confirm:` with a UUID has 44 characters."""
 
-_NOT_HIGH = frozenset({"low", "medium", "moderate", "minor", "none"})
+RISKS = (later("critical"), later("high"), later("medium"), later("low"))
+"""The usual words for a risk, the highest first; a gate can use any other word, which is not translated."""
+_RANKS = {"none": 1, "minor": 1, "low": 1, "moderate": 2, "medium": 2, "critical": 4}  # any other word counts as `high`
 _CHANNELS = frozenset({
     later("web"), later("terminal"), later("cli"), later("push"), later("program"), later("clock"), later("sweep"),
     later("grant"), later("policy"), later("console"), later("queue"), later("verify"), later("resume"),
@@ -249,19 +251,16 @@ def in_short(text: str) -> str:
 
 def is_high(risk: str | None) -> bool:
     """Return whether a risk is high. Every word that does not mean low risk counts, because gates can use any word."""
-    return risk is not None and risk.strip().casefold() not in _NOT_HIGH
-
-
-_RISKS = {"none": 1, "minor": 1, "low": 1, "moderate": 2, "medium": 2, "critical": 4}
+    return _rank(risk) > _RANKS["medium"]
 
 
 def higher_risk(risk: str | None, other: str | None) -> str | None:
     """Return the higher of two risks, or the first if they are equal; an unknown word counts as `high`."""
+    return other if _rank(other) > _rank(risk) else risk
 
-    def rank(word: str | None) -> int:
-        return 0 if word is None else _RISKS.get(word.strip().casefold(), 3)
 
-    return other if rank(other) > rank(risk) else risk
+def _rank(risk: str | None) -> int:
+    return 0 if risk is None else _RANKS.get(risk.strip().casefold(), 3)
 
 
 def time_left(end: datetime, now: datetime) -> str:

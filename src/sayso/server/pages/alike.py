@@ -28,7 +28,7 @@ from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
-from sayso.model.text import escape, later, say
+from sayso.model.text import escape, say
 from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
 from sayso.server.pages.rendering import facts, risk_of, run_name
 from sayso.stores.base import Filter, Store
@@ -49,9 +49,6 @@ _SIGN = re.compile(r"[/\\@<>{}$|=~^*`]")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\\]*")
 _MAIL = re.compile(r"[^\s@/]+@([^\s@/]+)")
 _WORD, _DIGIT, _SPACE = re.compile(r"[^\W_]+"), re.compile(r"\d"), re.compile(r"\s")
-_WORDS = (
-    later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"),
-)  # fmt: skip
 
 _EXACT = Context(prec=200)
 _encoded = json.JSONEncoder(sort_keys=True).encode
@@ -233,7 +230,7 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
         for name, text in facts(request, now):
             ours[name] = f"{ours[name]}, {text}" if name in ours else text
         ours[say("run")] = run_name(request.run_id)
-        theirs |= {say(name): text for name in _WORDS if (text := getattr(request, name)) is not None}
+        theirs |= {say(name): text for name in card.TEXTS if (text := getattr(request, name)) is not None}
         if request.returned is not None and request.state is State.PENDING:
             theirs[say("waits again")] = request.returned
         theirs |= {

@@ -35,7 +35,7 @@ from sayso.server.pages.rendering import render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 from sayso.view import card
-from sayso.view.summary import channel_name
+from sayso.view.summary import RISKS, channel_name
 
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # requests in which alike calls are searched for, which takes 40 ms
@@ -57,8 +57,7 @@ _CHIPS = {
     "from": later("from"), "to": later("to"),
 }  # fmt: skip
 _ORDERS = ("sort", "fold")
-_RISKS = ("critical", "high", "medium", "low")
-_FIRST, _REST = _RISKS[:2], ""
+_FIRST, _REST = RISKS[:2], ""
 
 Lists = tuple[frozenset[State], ...]
 WAITING: Lists = (frozenset({State.PENDING}),)
@@ -262,7 +261,7 @@ def _asked(context: RequestContext) -> dict[str, str]:
         if word in _SEARCH_WORDS:
             asked[_SEARCH_WORDS[word]] = "yes"
         elif name == "risk" and value:
-            asked["risk"] = value.casefold() if value.casefold() in _RISKS else value
+            asked["risk"] = value.casefold() if value.casefold() in RISKS else value
         elif name == "assigned" and value:
             asked["assigned"] = value
         else:
@@ -426,7 +425,7 @@ def _end(request: Request) -> float:
 
 
 def _risk(request: Request) -> int:
-    return _RISKS.index(request.risk) if request.risk in _RISKS else len(_RISKS)
+    return RISKS.index(request.risk) if request.risk in RISKS else len(RISKS)
 
 
 _KEYS: dict[str, Callable[[Request], Any]] = {

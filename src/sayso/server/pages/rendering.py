@@ -48,7 +48,7 @@ from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import status_line
-from sayso.view.summary import RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
+from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _FOLDER = Path(__file__).parent.parent / "static"
 _TYPES = {
@@ -119,7 +119,6 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
 _HEADLINE, _WORDS_ROOM = 180, 160
 _CUT = "…"  # stands where a text is shortened
 _LISTS = ("always ", "one of ")  # as `sayso.learning.proposals` begins a list of values
-_LEVELS = frozenset({"low", "medium", "high", "critical"})
 
 
 _KNOWN = frozenset({
@@ -127,9 +126,8 @@ _KNOWN = frozenset({
     later("unknown"), later("rejected"), later("feedback"), later("answered"), later("cancelled"),
     later("expired"), later("approve"), later("reject"), later("answer"), later("cancel"),
     later("paused"), later("broken"), later("ended"), later("revoked"), later("used up"),
-    later("low"), later("medium"), later("high"), later("critical"), later("ask"),
-    later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
-    later("success"), later("error"), later("waiting"), later("decided"),
+    later("ask"), later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
+    later("success"), later("error"), later("waiting"), later("decided"), *RISKS,
 })  # fmt: skip
 """The words of sayso that pages show and translate: states, decisions, risks, kinds."""
 
@@ -157,9 +155,9 @@ def brief_span(span: timedelta | None) -> str:
     if span is None:
         return "-"
     seconds = span.total_seconds()
-    return (
-        say("%(count)ss", count=f"{seconds:.1f}") if seconds < 10 else duration.text(timedelta(seconds=round(seconds)))
-    )
+    if seconds < 10:
+        return say("%(count)ss", count=f"{seconds:.1f}")
+    return duration.text(timedelta(seconds=round(seconds)))
 
 
 @cache
@@ -315,7 +313,7 @@ def risk_of(request: Request) -> tuple[str, str]:
     if request.risk is None:
         return "", ""
     level = request.risk.strip().casefold()
-    return token(request.risk, 20), level if level in _LEVELS else ""
+    return token(request.risk, 20), level if level in RISKS else ""
 
 
 def unsure(request: Request, form: Mapping[str, str]) -> str | None:

@@ -377,8 +377,7 @@ def _unverified(request: Request) -> list[str]:
 
 def _words(request: Request) -> dict[str, str]:
     """Return the program's texts, escaped; its context is drawn as values."""
-    names = ("title", "summary", "effect", "prompt", "description", "rule")
-    found = {name: getattr(request, name) for name in names}
+    found = {name: getattr(request, name) for name in card.TEXTS}
     words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
     facts = dict(request.context or {})
     said = facts.get(MODEL_WORDS)
