@@ -17,7 +17,6 @@ from starlette.applications import Starlette
 
 import sayso
 from sayso.model.request import changed
-from sayso.server import create_app
 from sayso.server.pages.arguments import differences, highlighted, in_sight, language_of, zone_warnings
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_edit
@@ -108,12 +107,6 @@ def test_a_time_zone_that_an_edit_moves_is_told(before: datetime, after: datetim
     request = sample_call(None, {"at": before})
     said = zone_warnings(request.call, sample_edit(request, at=after))
     assert (said == []) if warning is None else said[0].startswith(warning)
-
-
-@pytest.fixture
-def ada(store: Store) -> Browser:
-    app: Starlette = create_app(store)
-    return browser(app, "ada")
 
 
 def test_the_page_shows_code_with_marks_and_an_edit_with_its_lines_and_warnings(ada: Browser) -> None:

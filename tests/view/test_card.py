@@ -331,3 +331,24 @@ def test_how_often_one_approval_may_start_the_call_is_shown_where_it_is_not_once
     assert "may start" not in drawn["once"]
     assert "may start      up to 3 times, again after each failure" in drawn["retries"]
     assert "may start      again after each failure" in drawn["idempotent"]
+
+
+def test_a_short_schema_with_any_number_of_parts_is_described_in_a_few_words() -> None:
+    many: dict[str, Any] = {f"p{n}": {"$ref": "#/$defs/o"} for n in range(60)}
+    schema = Schema.of_json(
+        {"type": "object", "properties": many, "$defs": {"o": {"properties": many, "type": "object"}}}
+    )
+    described = kinds_of(schema)
+    assert len(described) == 60
+    assert max(map(len, described.values())) < 20_000
+    alternatives = {"anyOf": [{"$ref": "#/$defs/a"}] * 500}
+    schema = Schema.of_json({"type": "object", "properties": {"x": alternatives}, "$defs": {"a": alternatives}})
+    assert kinds_of(schema)["x"].count("…") < 1_000
+
+
+def test_a_pattern_is_for_programmers_alone() -> None:
+    def act(code: Annotated[str, Field(pattern="^[A-Z]{3}$", max_length=3)]) -> None: ...
+
+    schema = Schema.of(act)
+    assert kinds_of(schema) == {"code": 'string, length at most 3, matching "^[A-Z]{3}$"'}
+    assert kinds_of(schema, patterns=False) == {"code": "string, length at most 3, in a special format"}
