@@ -45,18 +45,18 @@ def row(event: str, channel: str = "web", by: str = "local:ada", **detail: Any) 
 )
 def test_a_row_is_a_sentence(entry: Entry, sentence: str) -> None:
     (found,) = timeline([entry])
-    assert (found.text, found.at, found.utc) == (sentence, "2025-11-21T09:00:00Z", "2025-11-21 09:00:00Z")
+    assert (found["text"], found["at"], found["utc"]) == (sentence, "2025-11-21T09:00:00Z", "2025-11-21 09:00:00Z")
 
 
 def test_a_sentence_has_the_channel_of_a_person_and_what_they_wrote() -> None:
     rejected, done = timeline([row("rejected", comment="too much\n<b>"), row("done", "program")])
-    assert (rejected.channel, rejected.words) == ("web", "too much\n<b>")
-    assert (done.channel, done.words) == ("", "")
+    assert (rejected["channel"], rejected["words"]) == ("web", "too much\n<b>")
+    assert (done["channel"], done["words"]) == ("", "")
 
 
 def test_an_extension_says_until_when() -> None:
     (found,) = timeline([row("extended", what="expires_at", until="2026-01-01T12:00:00+01:00")])
-    assert (found.text, found.until) == ("ada extended it", "2026-01-01T11:00:00Z")
+    assert (found["text"], found["until"]) == ("ada extended it", "2026-01-01T11:00:00Z")
 
 
 def test_comments_are_shown_elsewhere() -> None:
@@ -75,13 +75,13 @@ def test_comments_are_shown_elsewhere() -> None:
 )
 def test_a_row_that_has_no_sentence_is_shown_as_it_is(entry: Entry, text: str) -> None:
     (found,) = timeline([entry])
-    assert found.text == text
+    assert found["text"] == text
 
 
 def test_an_undone_approval_is_the_last_word_until_somebody_decides() -> None:
     before = [row("asked", "program"), row("approved"), row("undone"), row("claimed"), row("commented")]
     undone = last_undone(before)
     assert undone is not None
-    assert undone.text == "ada undid the approval; it is pending again"
+    assert undone["text"] == "ada undid the approval; it is pending again"
     assert last_undone([*before, row("voted", missing=1)]) is None
     assert last_undone(before[:2]) is None

@@ -219,7 +219,7 @@ def confirm(context: RequestContext) -> Response:
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
-        odd=sum(len(part["table"].odd) for part in parts if part["table"] is not None),
+        odd=sum(len(part["table"]["odd"]) for part in parts if part["table"] is not None),
         risks=", ".join(sorted({items[one.id]["risk"] for one in chosen} - {""})),
         then=_following(context, [one.id for one in requests], now),
     )  # fmt: skip
@@ -249,7 +249,7 @@ def _place(part: dict[str, Any]) -> int:
     """Return the sort key of a part: parts with an outlier first, parts that are left out last."""
     if all(item["why_not"] is not None for item in part["calls"].values()):
         return 2
-    return 0 if part["table"] is not None and part["table"].odd else 1
+    return 0 if part["table"] is not None and part["table"]["odd"] else 1
 
 
 def _asked(context: RequestContext) -> list[Request]:

@@ -385,67 +385,31 @@ def _shown(column: Column, tree: Json) -> Argument:
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-class Line(NamedTuple):
-    """A call of a table: its values where the calls differ, warnings about deceptive content, and comments."""
-
-    request: Request
-    cells: Sequence[Cell]
-    cautions: Sequence[str]
-    comments: Sequence[str]
-
-    @property
-    def is_odd(self) -> bool:
-        """Whether it is an outlier, or has cautions or comments."""
-        return bool(self.cautions or self.comments) or any(cell.note for cell in self.cells)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Alike calls.
-
-    Attributes:
-        common: Columns whose values are all equal.
-        hidden: Columns whose values look equal but differ under their masks.
-        columns: Columns whose values differ.
-        odd: The calls that stand out.
-        usual: The others.
-    """
-
-    common: Sequence[Column]
-    hidden: Sequence[Column]
-    columns: Sequence[Column]
-    odd: Sequence[Line]
-    usual: Sequence[Line]
-
-    @property
-    def totals(self) -> bool:
-        """Whether any column has a sum."""
-        return any(column.totals for column in self.columns)
-
-
 def table_of(
     requests: Sequence[Request], now: datetime, comments: Mapping[str, Sequence[str]] | None = None,
     warnings: Mapping[str, Sequence[str]] | None = None,
-) -> Table:  # fmt: skip
-    """Return alike calls as a table; `comments` and additional `warnings` are by request id."""
+) -> dict[str, Any]:  # fmt: skip
+    """Return alike calls as a table; `comments` and additional `warnings` are by request id.
+
+    Its columns are those with equal values (`common`), those whose values look equal but differ under their masks
+    (`hidden`), and the others (`columns`). Its lines are the calls that stand out (`odd`), and the others (`usual`).
+    """
     found = [*_arguments(requests), *_facts(requests, now)]
     columns = _summed([_drawn(column) for column in found if not column.is_common], found)
     # Columns with outliers come first, so that they are on the screen however many columns there are.
     columns.sort(key=lambda column: not any(cell.note for cell in column.cells))
-    lines = [
-        Line(
-            request,
-            [column.cells[at] for column in columns],
-            [*card.cautions(request), *(warnings or {}).get(request.id, ())],
-            (comments or {}).get(request.id, ()),
-        )
-        for at, request in enumerate(requests)
-    ]
-    return Table(
-        common=[_drawn(column) for column in found if column.is_same],
-        hidden=[_drawn(column) for column in found if column.is_common and not column.is_same], columns=columns,
-        odd=[line for line in lines if line.is_odd], usual=[line for line in lines if not line.is_odd],
-    )  # fmt: skip
+    lines: list[dict[str, Any]] = []
+    for at, request in enumerate(requests):
+        cells, written = [column.cells[at] for column in columns], (comments or {}).get(request.id, ())
+        cautions = [*card.cautions(request), *(warnings or {}).get(request.id, ())]
+        is_odd = bool(cautions or written) or any(cell.note for cell in cells)
+        lines.append({"request": request, "cells": cells, "cautions": cautions, "comments": written, "is_odd": is_odd})
+    return {
+        "common": [_drawn(column) for column in found if column.is_same],
+        "hidden": [_drawn(column) for column in found if column.is_common and not column.is_same],
+        "columns": columns, "totals": any(column.totals for column in columns),
+        "odd": [line for line in lines if line["is_odd"]], "usual": [line for line in lines if not line["is_odd"]],
+    }  # fmt: skip
 
 
 def outlier_notes(store: Store, request: Request) -> list[str]:

@@ -85,11 +85,6 @@ def _all() -> tuple[str, dict[str, _Asset]]:
     return digest.hexdigest()[:16], found
 
 
-def asset_path(http: Http, name: str) -> str:
-    """Return the address under which browsers cache a file."""
-    return path_to(http, "static", _all()[0], name)
-
-
 async def assets(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve a file. This is an ASGI application, to be mounted."""
     http = Http(scope, receive)
@@ -215,7 +210,12 @@ def render(context: RequestContext, template: str, *, status: int = 200, **value
 
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page for anybody, which must show nothing of any request."""
-    ours = {"path": partial(path_to, http), "asset": partial(asset_path, http), "version": __version__}
+    # The address under which browsers cache a file has the digest of all files.
+    ours = {
+        "path": partial(path_to, http),
+        "asset": partial(path_to, http, "static", _all()[0]),
+        "version": __version__,
+    }
     headers = {"content-language": spoken().tag, "vary": "accept-language, cookie"}
     return HTMLResponse(fragment(template, **ours, **values), status, headers)
 

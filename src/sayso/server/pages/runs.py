@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -304,31 +304,12 @@ _ENDS = {
 }  # fmt: skip
 
 
-class Happened(NamedTuple):
-    """One sentence of a timeline.
-
-    Attributes:
-        at: When, in ISO 8601; `utc` is the same for people who have no scripts.
-        text: The sentence, escaped.
-        channel: By which channel a person did it; empty for what a program or the clock did.
-        until: For an extension, the new end in ISO 8601.
-        words: What the person or program wrote, escaped; of several lines.
-    """
-
-    at: str
-    utc: str
-    text: str
-    channel: str = ""
-    until: str = ""
-    words: str = ""
-
-
-def timeline(entries: Iterable[Entry]) -> list[Happened]:
+def timeline(entries: Iterable[Entry]) -> list[dict[str, str]]:
     """Return what happened to a request, oldest first, without the comments, which the page shows apart."""
     return [_happened(entry) for entry in entries if entry.event != COMMENTED]
 
 
-def last_undone(entries: Iterable[Entry]) -> Happened | None:
+def last_undone(entries: Iterable[Entry]) -> dict[str, str] | None:
     """Return the undoing of an approval if nobody has decided since."""
     last = None
     for entry in entries:
@@ -337,7 +318,8 @@ def last_undone(entries: Iterable[Entry]) -> Happened | None:
     return None if last is None or last.event != "undone" else _happened(last)
 
 
-def _happened(entry: Entry) -> Happened:
+def _happened(entry: Entry) -> dict[str, str]:
+    """Return a row of the journal as a sentence."""
     try:
         at, detail = instant(entry.at), json.loads(entry.detail)
     except (OverflowError, RecursionError, TypeError, ValueError):
@@ -349,10 +331,12 @@ def _happened(entry: Entry) -> Happened:
     with suppress(TypeError, ValueError):
         until = written(datetime.fromisoformat(names.get("until", "")).astimezone(UTC))
     words = names.get("comment") or names.get("reason")
-    return Happened(
-        written(at), moment(at), sentence, "" if entry.channel in _OF_PROGRAM else channel_name(entry.channel), until,
-        escape(words, block=True) if isinstance(words, str) else "",
-    )  # fmt: skip
+    return {
+        "at": written(at), "utc": moment(at),  # the second is for people who have no scripts
+        "text": sentence, "channel": "" if entry.channel in _OF_PROGRAM else channel_name(entry.channel),
+        "until": until,  # the new end, for an extension
+        "words": escape(words, block=True) if isinstance(words, str) else "",
+    }  # fmt: skip
 
 
 def _sentence(entry: Entry, detail: Mapping[str, Any]) -> str | None:
@@ -398,7 +382,8 @@ def _name(identity: str) -> str:
     return token(identity.removeprefix(f"{LOCAL}:").removeprefix("program:"))
 
 
-def _as_row(entry: Entry) -> Happened:
+def _as_row(entry: Entry) -> dict[str, str]:
     (row,) = event_rows([entry])
     at, _, rest = row.partition("  ")
-    return Happened(at.replace(" ", "T"), at, " ".join(rest.split()))
+    text = " ".join(rest.split())
+    return {"at": at.replace(" ", "T"), "utc": at, "text": text, "channel": "", "until": "", "words": ""}
