@@ -27,7 +27,7 @@ from sayso import clock, errors
 from sayso.model import cached_property
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
-from sayso.model.text import Language, choose, say
+from sayso.model.text import Language, choose, later, say
 from sayso.reviews import Review
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sessions import Links, Session, Sessions, TokenSigner
@@ -123,10 +123,10 @@ class RequestContext:
         """What this person may see and decide. Reading through it writes nothing."""
         return self.review_on(self.settings.store)
 
-    def review_on(self, store: Store) -> Review:
-        """Return the same as `review`, on a view of the store (`Store.together`)."""
+    def review_on(self, store: Store, *, channel: str = "web") -> Review:
+        """Return the same as `review`, on a view of the store (`Store.together`) or through another channel."""
         return Review(
-            store, reviewer=self.session.reviewer, channel="web", sweeps=False,
+            store, reviewer=self.session.reviewer, channel=channel, sweeps=False,
             undo_within=self.settings.undo_within,
         )  # fmt: skip
 
@@ -248,16 +248,14 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
         async with asyncio.timeout(patience):
             body = await _read(http, longest)
     except TimeoutError:
-        raise HTTPException(
-            408, say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
-        ) from None
+        late = say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
+        raise HTTPException(408, late) from None
     return await run_in_threadpool(_parsed, body)
 
 
 async def _read(http: Http, longest: int) -> bytes:
-    too_long = HTTPException(
-        413, say("the form is too long: it may have %(most)s bytes; nothing was done", most=f"{longest:,}")
-    )
+    why = say("the form is too long: it may have %(most)s bytes; nothing was done", most=f"{longest:,}")
+    too_long = HTTPException(413, why)
     length = http.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > longest:
         raise too_long  # before reading any of it
@@ -284,23 +282,17 @@ def not_admitted(http: Http, person: Reviewer) -> HTTPException:
     """Return the error for a person who is signed in but may not review here, and log why."""
     role, who = settings_of(http).sign_in.role, str(person.identity)
     if role is not None and role not in person.roles:
-        lacks = (
-            f"required_role is {role!a}, and their roles are {', '.join(map(ascii, sorted(person.roles))) or 'none'}"
-        )
-        message = say(
-            "you are %(who)s, and cannot review here without the role %(role)s; nothing was decided",
-            who=who,
-            role=role,
-        )
+        roles = ", ".join(map(ascii, sorted(person.roles))) or "none"
+        lacks = f"required_role is {role!a}, and their roles are {roles}"
+        why = later("you are %(who)s, and cannot review here without the role %(role)s; nothing was decided")
     else:
         lacks = f"reviewers does not list {person.identity.qualified!a}"
-        message = say(
-            "you are %(who)s, and cannot review here: you are not on the list of reviewers; nothing was decided",
-            who=who,
+        why = later(
+            "you are %(who)s, and cannot review here: you are not on the list of reviewers; nothing was decided"
         )
     faults: FaultLog = http.app.state.faults
     faults.warn(f"{who!a} may not review here: {lacks}")
-    return HTTPException(403, message)
+    return HTTPException(403, say(why, who=who, role=role))
 
 
 def return_address(http: Http, wanted: str) -> str:

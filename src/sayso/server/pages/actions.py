@@ -48,9 +48,8 @@ def act(context: RequestContext) -> Response:
         raise HTTPException(404, say("there is no such action"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
-        raise HTTPException(
-            400, say("the form does not say which version of the request it showed; nothing was decided")
-        )
+        unknown = say("the form does not say which version of the request it showed; nothing was decided")
+        raise HTTPException(400, unknown)
     try:
         if seen != request.current_fingerprint and verb != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)

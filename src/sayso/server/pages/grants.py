@@ -114,9 +114,8 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
     """
     given = edit_of(request, context.form).given(request)
     if "arguments" in given:
-        raise NotDoneError(
-            say("A grant covers every argument, so none can be left out of the call itself. Nothing was decided.")
-        )
+        missing = say("A grant covers every argument, so none can be left out of the call itself. Nothing was decided.")
+        raise NotDoneError(missing)
     form, changes = context.form, given.get("changes")
     shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
     paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}

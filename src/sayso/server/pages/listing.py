@@ -403,9 +403,8 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
         )
     if verb:
         if verb not in _VERBS:
-            raise ValueError(
-                say("%(given)s is not a decision; use one of %(known)s", given=repr(verb), known=", ".join(_VERBS))
-            )
+            known = ", ".join(_VERBS)
+            raise ValueError(say("%(given)s is not a decision; use one of %(known)s", given=repr(verb), known=known))
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
         yield lambda request: request.decision is not None and _is_through(request.decision, channel.casefold())

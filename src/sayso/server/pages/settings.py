@@ -24,7 +24,6 @@ from sayso.model.duration import ago
 from sayso.model.edit import schema_of
 from sayso.model.request import Request
 from sayso.model.text import escape, say
-from sayso.reviews import Review
 from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
 from sayso.server.language import choose_language, language_choices, language_of
@@ -210,8 +209,7 @@ def decide_notified(context: RequestContext) -> Response:
     request = context.review.get(context.http.path_params["request_id"])
     if not may_approve_there(store, request):
         raise HTTPException(409, say("this can be decided only on its own page; nothing was decided"))
-    undo = context.settings.undo_within
-    review = Review(store, reviewer=context.reviewer, channel="push", sweeps=False, undo_within=undo)
+    review, undo = context.review_on(store, channel="push"), context.settings.undo_within
     if verb == "reject":
         reason = context.field("note") or "rejected from a notification, without a reason"
         review.reject(request.id, reason, seen=seen)
