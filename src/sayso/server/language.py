@@ -111,11 +111,6 @@ def _script_words(language: Language) -> dict[str, Any] | None:
     return found
 
 
-def language_choices() -> list[tuple[str, str]]:
-    """Return the choices for the settings page: each tag, with the language's own name."""
-    return [("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())]
-
-
 _FORMS = (
     # problems of values, from `sayso.model` and jsonschema-rs
     later("Field required"), later("there is no such field"), later("there is no such argument (it takes none)"),

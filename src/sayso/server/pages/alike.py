@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from itertools import accumulate, chain, islice
-from posixpath import normpath
+from posixpath import commonprefix, normpath
 from statistics import median
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote
@@ -364,9 +364,7 @@ def _drawn(column: Column) -> Column:
 def _heads(shown: Sequence[Argument]) -> list[str]:
     """Return for each text the excerpt around its first difference from the others."""
     texts = [one.text for one in shown]
-    first, last = min(texts), max(texts)  # the common prefix of these two is that of all
-    same = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
-    half = _HEAD_ROOM // 2
+    same, half = len(commonprefix(texts)), _HEAD_ROOM // 2
     begin = 0 if same <= half else max(texts[0].rfind("\n", 0, same) + 1, same - half)
     heads = [f"{'… ' if begin else ''}{text[begin : begin + _HEAD_ROOM]}" for text in texts]
     return [f"{head} …" if begin + _HEAD_ROOM < len(text) else head for head, text in zip(heads, texts, strict=True)]

@@ -26,7 +26,7 @@ from sayso.model.request import Request
 from sayso.model.text import escape, say
 from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
-from sayso.server.language import choose_language, language_choices, language_of
+from sayso.server.language import choose_language, language_of, languages
 from sayso.server.pages.edits import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
 from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
@@ -101,7 +101,8 @@ def settings(
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
         devices=_devices(context) if is_installed() else None,
-        evidence_fault=None if schedule is None else schedule.problem, choices=language_choices(),
+        evidence_fault=None if schedule is None else schedule.problem,
+        choices=[("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())],
         chosen="" if chosen is None else chosen.tag, away_fault=away_fault, colleagues=colleagues(context),
         away=[(one.by.is_same(context.reviewer.identity), name_of(one.by), absence(one.by, [one])) for one in away],
         form=context.form,
