@@ -144,9 +144,7 @@ _NAME_ROOM, _VALUE_ROOM = 20, 40
 _NAME_LIMIT = 2_000
 _FACT_ROOM = 15
 _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long ago; a run reserves none
-TEXTS = (
-    later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"),
-)  # fmt: skip
+TEXTS = (later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"))
 """The fields of a request with texts of its program."""
 _WORDS = (*TEXTS, "context")
 _AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked

@@ -287,9 +287,7 @@ def decide(context: RequestContext) -> Response:
     )  # fmt: skip
 
 
-def _decide(
-    context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store
-) -> Request:  # fmt: skip
+def _decide(context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store) -> Request:
     review = context.review_on(store)
     if verb == _UNDO:
         return review.undo(request_id)

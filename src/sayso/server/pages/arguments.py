@@ -320,9 +320,7 @@ class Argument(NamedTuple):
     is_value: bool = False
 
 
-def arguments_of(
-    shown: dict[str, Json], names: Iterable[str] = (), changes: Collection[str] = ()
-) -> list[Argument]:  # fmt: skip
+def arguments_of(shown: dict[str, Json], names: Iterable[str] = (), changes: Collection[str] = ()) -> list[Argument]:
     """Return the arguments of a call, as its masked form shows them.
 
     `names` are those of its schema, in order, and `changes` the paths of what reviewers changed, which stays in sight.
@@ -412,9 +410,7 @@ def draw(name: str, tree: Json) -> Argument:
     is_number = isinstance(tree, int | float) and not isinstance(tree, bool)
     rows = Layout(_WIDTH, None).rows(tree)
     if len(rows) > 1:
-        return Argument(
-            name, "block", "\n".join(rows), say("%(count)s lines", count=f"{len(rows):,}"), is_value=True
-        )  # fmt: skip
+        return Argument(name, "block", "\n".join(rows), say("%(count)s lines", count=f"{len(rows):,}"), is_value=True)
     return Argument(name, "number" if is_number else "code", rows[0] if rows else "")
 
 

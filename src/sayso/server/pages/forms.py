@@ -212,9 +212,7 @@ class _Builder:
         self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
-        return self._field(
-            name, self._schema.properties[name], tree, (at,), is_required=name in self._schema.required
-        )  # fmt: skip
+        return self._field(name, self._schema.properties[name], tree, (at,), is_required=name in self._schema.required)
 
     def _field(
         self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool,

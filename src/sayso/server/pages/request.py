@@ -332,9 +332,7 @@ def undo_of(context: RequestContext, request: Request) -> Undo | None:
     return Undo(clock.written(decision.at + decision.held_for), duration.text(decision.held_for))
 
 
-def why_not(
-    context: RequestContext, request: Request, now: datetime, *, is_vote: bool = False
-) -> str | None:  # fmt: skip
+def why_not(context: RequestContext, request: Request, now: datetime, *, is_vote: bool = False) -> str | None:
     """Return why this person cannot decide, or with `is_vote` not even approve it unchanged; None if they can.
 
     The store checks again when they decide.
