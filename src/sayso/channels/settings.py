@@ -11,11 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from sayso import config, errors
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 
 T = TypeVar("T")
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class Table:
@@ -117,6 +120,14 @@ class Table:
 _WORDS: dict[type[Any], str] = {
     str: "a string", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
 }  # fmt: skip
+
+
+def is_protected(address: object) -> bool:
+    """Return whether traffic to a URL is protected: https, or http on this machine."""
+    parts = urlsplit(address) if isinstance(address, str) else None
+    if parts is None or not parts.hostname:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
@@ -22,7 +21,7 @@ from slack_sdk.socket_mode import SocketModeClient
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
-from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers
+from sayso.channels.settings import ReviewerAllowlist, Table, allowed_reviewers, is_protected
 from sayso.channels.slack_review import CALLBACK, SlackReviews, message, outcome, part
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.stores.base import Store
@@ -219,8 +218,7 @@ def make(name: str, settings: Mapping[str, Any]) -> SlackChannel:
     listed: dict[str, Any] = table.get("people", dict, {})
     people = {member: table.person(f"people.{member}", given, issuer=LOCAL) for member, given in listed.items()}
     api_url = table.get("api_url", str, _API)
-    parts = urlsplit(api_url)
-    if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "::1", "localhost"}:
+    if not is_protected(api_url):
         raise table.error("api_url", "must begin with https://, because the tokens are sent there")
     return SlackChannel(
         name, bot_token=table.secret("bot_token_env"), app_token=table.secret("app_token_env"),

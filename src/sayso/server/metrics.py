@@ -24,13 +24,13 @@ from starlette.responses import PlainTextResponse, Response
 
 from sayso import clock, errors
 from sayso.channels.registry import health
+from sayso.channels.settings import LOOPBACK
 from sayso.clock import instant
 from sayso.model.request import State
 from sayso.server.api.endpoint import principal_of
 from sayso.server.api.events import EventLog
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
-from sayso.server.protection import LOOPBACK
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 

@@ -41,11 +41,10 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from sayso import errors
+from sayso.channels.settings import LOOPBACK
 from sayso.server.api.problems import Problem
 from sayso.server.auth.sessions import TokenSigner
 from sayso.stores.base import Store
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 HEADERS = {
     "content-security-policy": (

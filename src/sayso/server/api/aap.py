@@ -25,6 +25,7 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.channels import registry
 from sayso.channels.registry import Channel, DeliveryError, Notification, UndeliverableError
+from sayso.channels.settings import is_protected
 from sayso.channels.webhook import Destination, Receivers, WebhookKeys, post
 from sayso.model import canonical, redaction
 from sayso.model.duration import parse as parse_span
@@ -41,7 +42,6 @@ from sayso.server.api.problems import Problem, ProblemKind
 from sayso.server.api.validation import AAP_RUNS, Denied, Ownership
 from sayso.server.auth.tokens import Tokens
 from sayso.server.events import until_changed
-from sayso.server.protection import LOOPBACK
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Store
 from sayso.stores.transaction import SUBMISSION, Record
@@ -439,7 +439,7 @@ def _signed(
 ) -> tuple[Destination, bytes, dict[str, str]]:  # fmt: skip
     """Return the destination of a message, its body, and its headers with the signature."""
     where = Destination.parse(delivery.url, allow_private=True)  # set by an admin, and agents run in private networks
-    if not where.is_tls and where.host not in LOOPBACK:
+    if not is_protected(delivery.url):
         raise errors.ConfigError("the url of a webhook must begin with https://, except on this machine")
     return where, *WebhookKeys([delivery.signing_secret], source="signing_secret").signed(message_id, message)
 

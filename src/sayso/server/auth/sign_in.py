@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request as Http
 
 from sayso import clock, errors
-from sayso.channels.settings import ReviewerAllowlist
+from sayso.channels.settings import ReviewerAllowlist, is_protected
 from sayso.model.reviewer import LOCAL, PROGRAM, Reviewer
 from sayso.model.text import escape
 from sayso.server.api.problems import FaultLog
@@ -159,7 +159,6 @@ def _address(text: str) -> IPv4Address | IPv6Address | None:
 # Only asymmetric signatures: with a shared secret, whoever can verify a token can also forge one.
 _SIGNATURES = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"]
 _RESERVED = frozenset({LOCAL, PROGRAM, "proxy", "token", "api"})
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _TIMEOUT, _LEEWAY, _LONGEST_TOKEN = 10, 60, 100_000
 _CACHED, _SOONEST = 3_600.0, 10.0  # seconds: lifetime of a cached document, and minimum time between two fetches
 
@@ -201,7 +200,7 @@ class Oidc:
     roles_claim: str | None = None
 
     def __post_init__(self) -> None:
-        if not _is_safe(self.issuer) or urlsplit(self.issuer).query or urlsplit(self.issuer).fragment:
+        if not is_protected(self.issuer) or urlsplit(self.issuer).query or urlsplit(self.issuer).fragment:
             raise errors.ConfigError(f"the OpenID issuer {self.issuer!r} must be an https URL without ? and #")
         try:
             Reviewer("somebody", issuer=self.name)
@@ -209,16 +208,6 @@ class Oidc:
             raise errors.ConfigError(f"the OpenID provider's name: {error}; use a short word such as 'corp'") from error
         if self.name.casefold() in _RESERVED or self.name.casefold().startswith("hook-"):
             raise errors.ConfigError(f"the OpenID provider cannot be named {self.name!r}, because sayso uses this name")
-
-
-def _is_safe(address: object) -> bool:
-    """Return whether traffic to an address is protected: https, or http on this machine."""
-    if not isinstance(address, str):
-        return False
-    parts = urlsplit(address)
-    return bool(parts.hostname) and (
-        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-    )
 
 
 class _Cached:
@@ -322,7 +311,7 @@ class Provider:
                 f"the provider's metadata name the issuer {found.get('issuer')!r}, not {self.oidc.issuer!r}"
             )
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-            if not _is_safe(found.get(name)):
+            if not is_protected(found.get(name)):
                 raise SignInError(f"the provider's {name} is {found.get(name)!r}, which is not an https URL")
         return found
 
