@@ -249,6 +249,14 @@ def test_values_of_default_params_are_masked(each_store: Store) -> None:
     assert seen == [WORD]
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_password_in_a_url_is_masked_whether_the_call_waits_or_not(each_store: Store, gated: bool) -> None:
+    def fetch(url: str) -> None: ...
+
+    output = Tool(fetch, requires_approval=gated)(url=f"https://ada:{WORD}@example.org/x").run()
+    assert output.input == {"url": "https://ada:***@example.org/x"}
+
+
 def test_a_question_that_quotes_a_secret_argument_is_scrubbed(each_store: Store) -> None:
     def rotate(api_key: str) -> str:
         return suspend({"question": f"Rotate {api_key}?", "card": {"api_key": api_key, "of": [f"key {api_key}"]}})
