@@ -159,7 +159,7 @@ async def record_question(step: StepContext, asks: events.QuestionAsked) -> even
     body = {"waits": request.id, "path": step.path, "name": step.runnable.name, "schema": asks.schema}
     if asks.number == step.late:
         body["note"] = {"expired": True}
-    await history.quiet().arun()
+    await history.quiet()
     with history.checkpoint((place, body), RunState.PAUSED if step.is_alone else None) as checkpoint:
         held = telemetry.asked(await verb(store, store.ask, request, checkpoint.update))
         checkpoint.saved(held.id)

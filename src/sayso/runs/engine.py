@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from sayso import errors
-from sayso.effects import Attempt, Effects, StoreCall, Suspended, UserCall, adrive
+from sayso.effects import Attempt, Effects, HookCall, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
 from sayso.gates.call import gated_call
 from sayso.gates.gate import value_for_no
@@ -129,7 +129,8 @@ async def _confirmed(step: StepContext, known: Body) -> Body:
     gate, request = runnable.gate, history.requests.at.get(step.place)
     if request is None and gate.key is not None:
         approval: Body = known["metadata"].get("approval") or {}
-        request = history.requests.keyed(str(approval.get("id")), gate.tool)
+        keyed = history.requests.keyed.get(str(approval.get("id")))
+        request = keyed if keyed is not None and keyed.call.tool == gate.tool else None
     if request is not None and request.state is State.DONE:
         return known
     if request is not None and request.state in {State.REJECTED, State.FEEDBACK} and runnable.on_reject != "raise":
@@ -253,7 +254,7 @@ class _StepCaller(Caller):
         step, history = self._step, self._step.history
         note = {"expired": True} if self.is_late else {}
         waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}
-        yield history.quiet()
+        yield HookCall(history.quiet, {})
         with history.checkpoint((step.place, waits), RunState.PAUSED if step.is_alone else None) as checkpoint:
             met = yield from open_request(store, request, checkpoint.update)
             # A person may have approved after the request was recorded, which had already released the run.

@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
-from sayso.effects import Effect, at_once, offload
+from sayso.effects import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
@@ -164,22 +164,18 @@ class _Requests:
         """By place: the last request."""
         self.made: dict[str, list[Request]] = {}
         """By digest: the requests of nested calls that were made."""
-        self._keyed: dict[str, Request] = {}
+        self.keyed: dict[str, Request] = {}
+        """By id: the requests with a key, which may have been asked at another place of the run."""
 
     def read(self) -> None:
         for request in requests_in(self._store, Filter(run_id=self._run.id, kind="call")):
             if request.key is not None:
-                self._keyed[request.id] = request
+                self.keyed[request.id] = request
             if request.place:
                 self.at[request.place] = request
             elif request.state is State.DONE and request.created_at >= self._run.created_at:
                 self.made.setdefault(request.call.digest, []).append(request)
         self.is_read = True
-
-    def keyed(self, request_id: str, tool: str) -> Request | None:
-        """Return the request of a key for a call of this tool, even if it was asked at another place of the run."""
-        request = self._keyed.get(request_id)
-        return request if request is not None and request.call.tool == tool else None
 
 
 class Checkpoint:
@@ -352,12 +348,13 @@ class RunHistory:
         if done is not None:
             done.set_result(None)
 
-    def quiet(self) -> Effect:
-        """Return an effect that waits until no checkpoint with earlier steps is in progress.
+    async def quiet(self) -> None:
+        """Wait until no checkpoint with earlier steps is in progress.
 
         A waiting step must be saved after all steps that led to it; otherwise a resumed run could not reach its place.
         """
-        return _Quiet(self._on_their_way)
+        while self._on_their_way:
+            await asyncio.wait(list(self._on_their_way.values()))
 
     async def save(self) -> None:
         """Save all steps, if the run is in the store.
@@ -394,19 +391,6 @@ class RunHistory:
         with self.checkpoint() as checkpoint:
             await verb(self.store, write, checkpoint.update)
             checkpoint.saved()
-
-
-class _Quiet:
-    def __init__(self, on_their_way: dict[Checkpoint, asyncio.Future[None]]) -> None:
-        self._on_their_way = on_their_way
-
-    def __call__(self) -> None:
-        """Do nothing, because in sync code no other checkpoint is in progress."""
-
-    async def arun(self) -> None:
-        """Wait for all checkpoints in progress."""
-        while self._on_their_way:
-            await asyncio.wait(list(self._on_their_way.values()))
 
 
 class StepContext:
