@@ -324,7 +324,7 @@ class Definition:
         try:
             return self.validate(self._placed({**defaults, **self.signature.by_name(given)}))
         except SchemaError as error:
-            raise Failed("ValidationError", "; ".join(error.problems), error) from None
+            raise Failed("ValidationError", "; ".join(error.problems)) from None
 
     def completed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an input in canonical form with fixed defaults, for comparison; an invalid input is unchanged."""
@@ -356,7 +356,7 @@ class Definition:
                 found[name] = (yield HookCall(value, {})) if callable(value) else value
             except Exception as error:
                 text = f"the default parameter {name!r} could not be computed: {error}"
-                raise Failed(type(error).__name__, text, error) from error
+                raise Failed(type(error).__name__, text) from error
         return found
 
     @cached_property

@@ -175,7 +175,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
         reason = "approval_already_claimed"
         raise Halt("cancelled", reason, str(error), output=events.ended_output(reason, error.request_id)) from error
     except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
-        raise Failed(type(error).__name__, str(error), error) from error
+        raise Failed(type(error).__name__, str(error)) from error
     except errors.SaysoError as error:
         reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
         if not reasons:
@@ -388,7 +388,7 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
     if isinstance(error, Failed):
         return error
     secrets = secrets_among(step.runnable.gate, step.arguments())
-    return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets), error)
+    return Failed(type(error).__name__, "" if secrets is None else redaction.words(error, secrets))
 
 
 # -- nested calls of a handler -----------------------------------------------------------------------------------------

@@ -400,15 +400,12 @@ class Failed(Exception):
     Attributes:
         kind: The type of the error.
         message: Its message, with secrets masked.
-        raised: The exception, if it was raised in this process.
         partial: A partial value, if there is one.
     """
 
-    def __init__(self, kind: str, message: str, raised: BaseException | None = None) -> None:
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}" if message else kind)
-        self.kind = kind
-        self.message = message
-        self.raised = raised
+        self.kind, self.message = kind, message
         self.partial: Any = None
 
 
