@@ -429,6 +429,7 @@ class DecisionTaker:
         )
 
     def _take(self, request: Request, history: RunHistory) -> Body | None:
+        """Record one decision; return a note if it was not recorded and the request is emitted again."""
         if request.state is not State.PENDING and request.state is not State.APPROVED:
             return None  # already decided through another channel or in an earlier call
         try:
@@ -449,20 +450,16 @@ class DecisionTaker:
     def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> Body | None:
         if resolution.cancel is not None:
             self._review.cancel(request.id, resolution.cancel.reason)
-            return None
-        if request.kind == "question":
+        elif request.kind == "question":
             self._review.answer(request.id, resolution.given)
-            return None
-        approval = resolution.approval()
-        if approval.is_expired():
+        elif (approval := resolution.approval()).is_expired():
             return {"expired": True}
-        if request.state is State.APPROVED:
-            if not approval.approved:
-                _warn(f"{request.id} was approved before; the later no is ignored, cancel the run instead")
-            elif approval.override_input is not None:
-                _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
-            return None
-        self._vote(request, approval, history)
+        elif request.state is State.PENDING:
+            self._vote(request, approval, history)
+        elif not approval.approved:
+            _warn(f"{request.id} was approved before; the later no is ignored, cancel the run instead")
+        elif approval.override_input is not None:
+            _warn(f"{request.id} was approved before; the later change is ignored, it runs as it was approved")
         return None
 
     def _vote(self, request: Request, approval: ApprovalResolution, history: RunHistory) -> None:

@@ -206,7 +206,8 @@ class Checkpoint:
         if self._waits is not None:
             place, body = self._waits
             is_released = is_released and request_id in {None, body["waits"]} and not is_approved
-            history.know(place, body if request_id is None else {**body, "waits": request_id})
+            history.known[place] = body if request_id is None else {**body, "waits": request_id}
+            history.from_store.discard(place)
         history.is_released = is_released
         history.settled(self)
 
@@ -307,14 +308,9 @@ class RunHistory:
         if not self.requests.is_read:
             await verb(self.store, self.requests.read)
 
-    def know(self, place: str, body: Body) -> None:
-        """Record an event at a place that other code saves."""
-        self.known[place] = body
-        self.from_store.discard(place)
-
     def put(self, place: str, body: Body) -> None:
         """Add a step; the next checkpoint saves it."""
-        self.known[place] = body  # as `know` does
+        self.known[place] = body
         self.from_store.discard(place)
         self._unsaved[next(self._numbers)] = place, body
 
