@@ -17,14 +17,7 @@ from sayso import ApprovalResolution, Tool, Workflow, load_run, suspend
 from sayso.errors import ConfigError
 from sayso.runs.decisions import IgnoredDecisionWarning, IgnoredInputWarning
 from sayso.stores.base import Store
-from tests.support.running import agent_of, answers, awaited, ids, paying, reason, started, yes
-
-
-@pytest.fixture
-def pay(ran: list[Any]) -> Tool:
-    """A tool that waits."""
-    return paying(ran)
-
+from tests.support.running import agent_of, answers, awaited, ids, reason, started, yes
 
 # -- decisions -------------------------------------------------------------------------------------------------------
 

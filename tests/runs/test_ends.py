@@ -14,14 +14,7 @@ import sayso
 from sayso import Cancel, Tool, Workflow, suspend
 from sayso.stores.base import Store
 from tests.conftest import Clock
-from tests.support.running import agent_of, answers, ids, paying, reason, started, yes
-
-
-@pytest.fixture
-def pay(ran: list[Any]) -> Tool:
-    """A tool that waits."""
-    return paying(ran)
-
+from tests.support.running import agent_of, answers, ids, reason, started, yes
 
 # -- ends and counters -----------------------------------------------------------------------------------------------
 

@@ -20,14 +20,7 @@ from sayso.runs.events import parse_event
 from sayso.runs.messages import ModelError
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
-from tests.support.running import agent_of, awaited, ids, paying, reason, started, yes
-
-
-@pytest.fixture
-def pay(ran: list[Any]) -> Tool:
-    """A tool that waits."""
-    return paying(ran)
-
+from tests.support.running import agent_of, awaited, ids, reason, started, yes
 
 # -- kinds of runnables ----------------------------------------------------------------------------------------------
 

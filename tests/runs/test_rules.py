@@ -16,13 +16,7 @@ import sayso
 from sayso import ApprovalPolicyDecision, Tool, load_run, policy
 from sayso.errors import GrantRefusedError
 from sayso.stores.base import Store
-from tests.support.running import agent_of, paying, reason, started, yes
-
-
-@pytest.fixture
-def pay(ran: list[Any]) -> Tool:
-    """A tool that waits."""
-    return paying(ran)
+from tests.support.running import agent_of, reason, started, yes
 
 
 async def _async_yes(amount: int) -> bool:

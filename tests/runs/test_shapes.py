@@ -26,13 +26,7 @@ from sayso.runs.events import StartEvent, parse_event
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Store
 from tests.conftest import Clock
-from tests.support.running import agent_of, ids, paying, questions, reason, started, yes
-
-
-@pytest.fixture
-def pay(ran: list[Any]) -> Tool:
-    """A tool that waits."""
-    return paying(ran)
+from tests.support.running import agent_of, ids, questions, reason, started, yes
 
 
 def events_of(runnable: Runnable, **given: Any) -> list[Any]:
