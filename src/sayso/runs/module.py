@@ -431,7 +431,7 @@ class Module:
         """
         self._must_have("forward", "aforward")
         given = _given(resume_state, user_response)
-        with _noted(read_resume_state(resume_state)[0]):
+        with _noted(resume_state):
             return self._sync("forward", lambda: self.aforward(*args, **given, **inputs))
 
     async def aforward(
@@ -474,7 +474,7 @@ class Module:
             saved: The `ConfirmationRequired`, or the result of `suspend` for it.
         """
         self._must_have("resume", "aresume")
-        with _noted(read_resume_state(saved)[0]):
+        with _noted(saved):
             return self._sync("resume", lambda: self.aresume(user_response, saved))
 
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
@@ -514,23 +514,24 @@ def _given(resume_state: Any, user_response: Response) -> dict[str, Any]:
 
 
 @contextmanager
-def _noted(saved: Any = None) -> Generator[None]:
-    """Record what the caller's run waits for, for `get_confirmation_context` and `clear_all_confirmations`."""
+def _noted(resume_state: Any, user_response: Response = None) -> Generator[tuple[Any, Response]]:
+    """Record what the caller's run waits for, for `get_confirmation_context` and `clear_all_confirmations`.
+
+    Yields the pause and the response, see `read_resume_state`.
+    """
     here = scope.current()
-    before = saved.confirmation_id if isinstance(saved, ConfirmationRequired) else None
+    saved, response = read_resume_state(resume_state, user_response)
+    signal: ConfirmationRequired | None = None
     try:
-        yield
-    except ConfirmationRequired as signal:
-        _forget(here, before)
-        here.raised[signal.confirmation_id] = None
-        raise
-    _forget(here, before)
-
-
-def _forget(here: scope.Scope, request_id: str | None) -> None:
-    if request_id is not None:
+        yield saved, response
+    except ConfirmationRequired as error:
+        signal = error
+    if isinstance(saved, ConfirmationRequired):
         for known in here.lineage():
-            known.forget(request_id)
+            known.forget(saved.confirmation_id)
+    if signal is not None:
+        here.raised[signal.confirmation_id] = None
+        raise signal
 
 
 def _resumable(own: Callable[..., Any]) -> Callable[..., Any]:
@@ -540,8 +541,7 @@ def _resumable(own: Callable[..., Any]) -> Callable[..., Any]:
     def forward(
         self: Module, *args: Any, resume_state: Any = None, user_response: Response = None, **inputs: Any
     ) -> Any:
-        saved, response = read_resume_state(resume_state, user_response)
-        with _noted(saved):
+        with _noted(resume_state, user_response) as (saved, response):
             if saved is not None:
                 if _overrides(self, "resume", "aresume"):
                     return self.resume(response, saved)
@@ -558,8 +558,7 @@ def _aresumable(own: Callable[..., Any]) -> Callable[..., Any]:
     async def aforward(
         self: Module, *args: Any, resume_state: Any = None, user_response: Response = None, **inputs: Any
     ) -> Any:
-        saved, response = read_resume_state(resume_state, user_response)
-        with _noted(saved):
+        with _noted(resume_state, user_response) as (saved, response):
             if saved is not None:
                 if _overrides(self, "resume", "aresume"):
                     return await self.aresume(response, saved)
@@ -572,7 +571,7 @@ def _aresumable(own: Callable[..., Any]) -> Callable[..., Any]:
 def _noting(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     def resume(self: Module, user_response: Response, saved: Any) -> Any:
-        with _noted(read_resume_state(saved)[0]):
+        with _noted(saved):
             return own(self, user_response, saved)
 
     return resume
@@ -581,7 +580,7 @@ def _noting(own: Callable[..., Any]) -> Callable[..., Any]:
 def _anoting(own: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(own)
     async def aresume(self: Module, user_response: Response, saved: Any) -> Any:
-        with _noted(read_resume_state(saved)[0]):
+        with _noted(saved):
             return await own(self, user_response, saved)
 
     return aresume
