@@ -104,43 +104,25 @@ def chained(
     return Entry(run_id, seq, at, request_id, event, by, channel, detail, link)
 
 
-_LEADS_TO = {
-    "asked": State.PENDING,
-    "voted": State.PENDING,
-    "assigned": State.PENDING,
-    "claimed": State.PENDING,
-    "escalated": State.PENDING,
-    "released": State.PENDING,
-    "returned": State.PENDING,
-    "undone": State.PENDING,
-    "approved": State.APPROVED,
-    "rejected": State.REJECTED,
-    "feedback": State.FEEDBACK,
-    "answered": State.ANSWERED,
-    "cancelled": State.CANCELLED,
-    "withdrawn": State.CANCELLED,
-    "expired": State.EXPIRED,
-    "started": State.RUNNING,
-    "suspended": State.APPROVED,
-    "done": State.DONE,
-    "unknown": State.UNKNOWN,
-}
-_ALONE = {event: frozenset({state.value}) for event, state in _LEADS_TO.items()}
-_NOT_HAPPENED = frozenset({State.FAILED.value, State.APPROVED.value})
-_ANY = frozenset(state.value for state in State)
-
-
 def _states(*states: State) -> frozenset[str]:
     return frozenset(state.value for state in states)
 
 
-_WAITS = _states(State.PENDING)
+_WAITS, _APPROVED = _states(State.PENDING), _states(State.APPROVED)
+_LEADS_TO = {
+    **dict.fromkeys(("asked", "voted", "assigned", "claimed", "escalated", "released", "returned", "undone"), _WAITS),
+    **dict.fromkeys(("approved", "suspended"), _APPROVED),
+    **dict.fromkeys(("cancelled", "withdrawn"), _states(State.CANCELLED)),
+    "rejected": _states(State.REJECTED), "feedback": _states(State.FEEDBACK), "answered": _states(State.ANSWERED),
+    "expired": _states(State.EXPIRED), "started": _states(State.RUNNING), "done": _states(State.DONE),
+    "unknown": _states(State.UNKNOWN),
+}  # fmt: skip
 _OPEN = _states(State.PENDING, State.APPROVED)
 _BEGUN = _states(State.RUNNING, State.UNKNOWN)
 _COMES_FROM = {
     "voted": _WAITS, "assigned": _WAITS, "claimed": _WAITS, "escalated": _WAITS, "released": _WAITS, "approved": _WAITS,
     "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
-    "expired": _OPEN, "extended": _OPEN, "returned": _states(State.APPROVED), "undone": _OPEN,
+    "expired": _OPEN, "extended": _OPEN, "returned": _APPROVED, "undone": _OPEN,
     "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,
     "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN, "resolved": _BEGUN,
     "cleared": _states(State.REJECTED, State.FEEDBACK, State.ANSWERED, State.CANCELLED),
@@ -176,18 +158,17 @@ class Trail(NamedTuple):
         return new, self._problem(event, read)
 
     def _states_after(self, event: str, read: dict[str, Any]) -> frozenset[str]:
-        alone = _ALONE.get(event)
-        if alone is not None:
-            return alone
+        if event in _LEADS_TO:
+            return _LEADS_TO[event]
         match event:
             case "failed":
                 return _states(State.APPROVED if read.get("may_try_again") else State.FAILED)
             case "resolved":
-                return _states(State.DONE) if read.get("happened") else _NOT_HAPPENED
+                return _states(State.DONE) if read.get("happened") else _states(State.FAILED, State.APPROVED)
             case "commented" | "extended" | "cleared" | "purged":
                 return self.states
             case _:
-                return _ANY
+                return _states(*State)
 
     def _problem(self, event: str, read: dict[str, Any]) -> str | None:
         if (event == "asked") is bool(self.states):
