@@ -505,25 +505,19 @@ class _Ended(_Decided):
 
     def _is_over(self, request: Request) -> bool:
         is_late = self._until is not None and time.monotonic() >= self._until
-        return request.state is not State.RUNNING or is_late or self._waiter.reason is not None
+        return request.state is not State.RUNNING or is_late or self._is_left()
 
     def _seconds(self, request: Request) -> float:  # noqa: ARG002  no decision ends it
         left = _LOOK_AGAIN if self._until is None else self._until - time.monotonic()
         return max(0.0, min(left, _LOOK_AGAIN))
 
 
-class _HeldBack(_Decided):
+class _HeldBack(_Ended):
     """Waits until an approval can no longer be undone, or was undone."""
 
     def __init__(self, store: Store, request: Request, waiter: Waiter, seconds: float) -> None:
         super().__init__(store, request, waiter, Block(is_quiet=True))
         self._until = time.monotonic() + seconds
-
-    def _look(self) -> Request:
-        try:
-            return self._store.get(self._request.id)
-        except StoreUnavailableError:
-            return self._request
 
     def _is_over(self, request: Request) -> bool:
         return request.state is not State.APPROVED or self._is_left() or self._seconds(request) <= 0
