@@ -416,9 +416,7 @@ def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_le
     if is_left():
         say(*rows_when_left(store, request))
     elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
-        say(
-            f"sayso  {short(after.id)} was withdrawn: its run has no name, so no program could fetch the decision later"
-        )
+        say(rows_when_left(store, after)[0])
     elif after.state is State.PENDING:
         say_what_waits(store, after)
     else:

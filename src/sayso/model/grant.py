@@ -24,6 +24,7 @@ from sayso import errors
 from sayso.model import canonical, duration
 from sayso.model.canonical.json_tree import dumps, dumps_sorted
 from sayso.model.ids import new_grant_id
+from sayso.model.redaction import words_of
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import Call, Decision, Request
 from sayso.model.reviewer import Identity
@@ -41,7 +42,6 @@ _CONTEXT = "context:"
 
 _ID_WORDS = "id|ids|no|nr|number|key|code|account|iban|zip|port|index|year|version|uid|pid|ref|user|order|customer"
 _ID_NAME = re.compile(rf"(?:^|[^a-z])(?:{_ID_WORDS})$|(?:user|order|customer|account)(?:id|no|nr|number|key|code|ref)$")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class Condition(NamedTuple):
@@ -314,7 +314,7 @@ def _drawn(grant_id: str, path: str, tree: Any, *, is_secret: bool, is_exact: bo
 
 def is_id(path: str) -> bool:
     """Return whether a field is named like an id: `order.id`, `accountNumber`, `userid`."""
-    return _ID_NAME.search(_CAMEL.sub("_", path.rpartition(".")[2]).lower()) is not None
+    return _ID_NAME.search("_".join(words_of(path.rpartition(".")[2]))) is not None
 
 
 def _tightened(refuse: Callable[[str], Exception], path: str, drawn: Condition | None, bound: Any) -> Condition:
