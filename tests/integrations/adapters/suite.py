@@ -151,6 +151,17 @@ class Driver(Protocol):
         ...
 
 
+class BlockingDriver:
+    """What most drivers share: a framework that cannot pause, runs calls at once, and has agents as tools."""
+
+    modes: ClassVar[tuple[str, ...]] = ("block",)
+    is_parallel: ClassVar[bool] = True
+    has_subagents: ClassVar[bool] = True
+
+    async def resume(self, scene: Scene, saved: Any) -> Outcome:
+        raise NotImplementedError
+
+
 Person = Callable[[Request], Any]
 
 

@@ -12,17 +12,9 @@ from anyio import to_thread
 import sayso
 from sayso.errors import ConfigError
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import (
-    ANSWER,
-    WORDS,
-    AdapterSuite,
-    ModelCall,
-    Outcome,
-    Scene,
-    approve,
-    everything,
-)
+from tests.integrations.adapters.suite import WORDS, AdapterSuite, ModelCall, Outcome, Scene, approve, everything
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("ag2", "ag2")
@@ -43,7 +35,7 @@ class ScriptedClient(LLMClient):
         turn = sum(isinstance(message, ModelResponse) for message in messages)
         calls = self._scene.turn(turn, nested=self._nested)
         made = [ToolCallEvent(call.tool, id=call.id, arguments=json.dumps(call.arguments)) for call in calls]
-        message = ModelMessage(WORDS if calls else ANSWER)
+        message = ModelMessage(WORDS if calls else suite.ANSWER)
         return ModelResponse(message, tool_calls=ToolCallsEvent(made)) if calls else ModelResponse(message)
 
 
@@ -81,12 +73,8 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     return agent
 
 
-class Ag2Driver:
+class Ag2Driver(suite.BlockingDriver):
     """An agent, run in a named run."""
-
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
 
     async def start(self, scene: Scene) -> Outcome:
         to_thread.current_default_thread_limiter().total_tokens = 5  # AG2 has its own use of threads, and keeps them
@@ -97,9 +85,6 @@ class Ag2Driver:
             if isinstance(event, ToolResultsEvent):
                 told |= {r.parent_id: "\n\n".join(str(part.content) for part in r.result.parts) for r in event.results}
         return Outcome(None, told, reply.body)
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestAg2(AdapterSuite):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, BlockingDriver, Outcome, Scene
 
 maf: Any = framework("agent_framework", "agent_framework")
 
@@ -44,12 +44,9 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     )
 
 
-class AgentFrameworkDriver:
+class AgentFrameworkDriver(BlockingDriver):
     """An agent with a session whose id is the conversation."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     cannot: ClassVar = {"the_models_words": "a function middleware is not shown the model's message"}
 
     async def start(self, scene: Scene) -> Outcome:
@@ -59,9 +56,6 @@ class AgentFrameworkDriver:
         return Outcome(
             None, {each.call_id: str(each.result).removeprefix(WORDS) for each in results}, response.messages[-1].text
         )
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestAgentFramework(AdapterSuite):

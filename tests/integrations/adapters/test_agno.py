@@ -10,18 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import (
-    ANSWER,
-    HELD,
-    WORDS,
-    AdapterSuite,
-    ModelCall,
-    Outcome,
-    Scene,
-    approve,
-    everything,
-)
+from tests.integrations.adapters.suite import HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, approve, everything
 from tests.integrations.adapters.suite import refund as refund_call
 
 framework("agno", "agno")
@@ -47,7 +38,7 @@ class ScriptedModel(Model):
             {"id": c.id, "type": "function", "function": {"name": c.tool, "arguments": json.dumps(c.arguments)}}
             for c in calls
         ]
-        return ModelResponse(role="assistant", content=WORDS if calls else ANSWER, tool_calls=made)
+        return ModelResponse(role="assistant", content=WORDS if calls else suite.ANSWER, tool_calls=made)
 
     async def ainvoke(self, *_: Any, messages: Any, **__: Any) -> Any:
         return self.invoke(messages=messages)
@@ -77,18 +68,11 @@ def outcome_of(run: Any) -> Outcome:
     return Outcome(None, told, str(run.content).replace(WORDS, ""))
 
 
-class AgnoDriver:
+class AgnoDriver(suite.BlockingDriver):
     """An agent whose session is the conversation."""
-
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
 
     async def start(self, scene: Scene) -> Outcome:
         return outcome_of(await agent_of(scene).arun("go", session_id=scene.thread))
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestAgno(AdapterSuite):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import sayso
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, everything, pending
 from tests.integrations.adapters.suite import refund as refund_call
@@ -75,12 +76,9 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     return AssistantAgent("shop", model_client=model, workbench=workbench, max_tool_iterations=9)
 
 
-class AutoGenDriver:
+class AutoGenDriver(suite.BlockingDriver):
     """An assistant with a workbench, run in a named run."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     cannot: ClassVar = {"the_models_words": "a workbench is not shown the model's message"}
 
     async def start(self, scene: Scene) -> Outcome:
@@ -88,9 +86,6 @@ class AutoGenDriver:
             result = await agent_of(scene).run(task="go")
         made = [each for m in result.messages if isinstance(m, ToolCallExecutionEvent) for each in m.content]
         return Outcome(None, {each.call_id: each.content for each in made}, str(result.messages[-1].content))
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestAutoGen(AdapterSuite):

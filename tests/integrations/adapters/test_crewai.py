@@ -14,6 +14,7 @@ import pytest
 
 import sayso
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, ModelCall, Outcome, Scene, everything
 from tests.integrations.adapters.suite import refund as refund_call
@@ -69,12 +70,9 @@ def run(scene: Scene, *, nested: bool = False) -> Outcome:
     return Outcome(None, model.told, str(result.raw))
 
 
-class CrewAiDriver:
+class CrewAiDriver(suite.BlockingDriver):
     """An agent in a thread, under hooks of the process."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     scene: Scene | None = None
     cannot: ClassVar = {
         "the_models_words": "a hook is not shown the model's message",
@@ -89,9 +87,6 @@ class CrewAiDriver:
         self.scene = scene
         with held_tools(scene.held, **scene.options):
             return await asyncio.to_thread(run, scene)
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestCrewAi(AdapterSuite):

@@ -9,6 +9,7 @@ import pytest
 
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene, approve, everything
 from tests.integrations.adapters.suite import refund as refund_call
@@ -71,18 +72,11 @@ async def run(scene: Scene, agent: Any) -> Outcome:
     return Outcome(None, told_of(events), events[-1].content.parts[0].text)
 
 
-class GoogleAdkDriver:
+class GoogleAdkDriver(suite.BlockingDriver):
     """A runner whose session is the conversation."""
-
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
 
     async def start(self, scene: Scene) -> Outcome:
         return await run(scene, agent_of(scene))
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestGoogleAdk(AdapterSuite):

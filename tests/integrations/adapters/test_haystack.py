@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import sayso
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, ModelCall, Outcome, Scene, approve
 from tests.integrations.adapters.suite import refund as refund_call
@@ -55,19 +56,12 @@ def outcome_of(result: Any) -> Outcome:
     return Outcome(None, {each.origin.id: str(each.result) for each in made}, result["last_message"].text)
 
 
-class HaystackDriver:
+class HaystackDriver(suite.BlockingDriver):
     """An agent, run in a named run."""
-
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
 
     async def start(self, scene: Scene) -> Outcome:
         with sayso.run(scene.thread):
             return outcome_of(await agent_of(scene).run_async(messages=[ChatMessage.from_user("go")]))
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestHaystack(AdapterSuite):

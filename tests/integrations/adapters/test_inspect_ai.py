@@ -12,19 +12,9 @@ import pytest
 
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import (
-    ANSWER,
-    HELD,
-    WORDS,
-    AdapterSuite,
-    ModelCall,
-    Outcome,
-    Scene,
-    approve,
-    everything,
-    pending,
-)
+from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene, approve, everything, pending
 from tests.integrations.adapters.suite import refund as refund_call
 from tests.support.threads import few_threads
 
@@ -103,7 +93,7 @@ def tools_of(scene: Scene) -> list[Any]:
 
 
 async def evaluated(scene: Scene, samples: int = 1) -> Any:
-    policies = [ApprovalPolicy(approval(**scene.options), list(HELD[:2])), ApprovalPolicy(auto_approver(), "*")]
+    policies = [ApprovalPolicy(approval(**scene.options), list(suite.HELD[:2])), ApprovalPolicy(auto_approver(), "*")]
     task = Task(
         dataset=[Sample(input="go", target="") for _ in range(samples)], approval=policies,
         solver=[use_tools(tools_of(scene)), generate()],
@@ -112,12 +102,9 @@ async def evaluated(scene: Scene, samples: int = 1) -> Any:
     return log
 
 
-class InspectDriver:
+class InspectDriver(suite.BlockingDriver):
     """An evaluation with one sample."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     cannot: ClassVar = {
         "reviewer_sees_tool_arguments_and_the_models_words_as_unverified": EACH_RUN_IS_NEW,
         "change_that_does_not_fit_the_tool_is_refused": "an approver is not shown the schema of a tool",
@@ -132,9 +119,6 @@ class InspectDriver:
         log = await evaluated(scene)
         (sample,) = log.samples
         return Outcome(None, dict(TOLD), sample.output.completion)
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestInspect(AdapterSuite):
@@ -200,7 +184,7 @@ class TestInspect(AdapterSuite):
             "  - name: sayso/approval\n    tools: refund\n    quorum: 2\n    roles: [finance]\n"
             "  - name: auto\n    tools: '*'\n"
         )
-        scene = Scene([[ModelCall("c0", "lookup", {"order_id": "A-1"}), refund_call()]], "block")
+        scene = Scene([[suite.ModelCall("c0", "lookup", {"order_id": "A-1"}), refund_call()]], "block")
         task = Task(dataset=[Sample(input="go", target="")], approval=str(place / "approval.yaml"),
                     solver=[use_tools(tools_of(scene)), generate()])  # fmt: skip
 

@@ -8,7 +8,7 @@ import pytest
 
 from sayso.integrations.functions import held_tool
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, BlockingDriver, Outcome, Scene
 
 framework("llama_index.core", "functions")
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult  # noqa: E402
@@ -39,12 +39,9 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     return FunctionAgent(llm=MockFunctionCallingLLM(response_generator=script), tools=tools, streaming=False)
 
 
-class LlamaIndexDriver:
+class LlamaIndexDriver(BlockingDriver):
     """An agent of functions."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     scene: Scene | None = None
     cannot: ClassVar = {
         "the_models_words": "a function is not shown the model's message",
@@ -63,9 +60,6 @@ class LlamaIndexDriver:
         finally:
             if not run.done():
                 await run.cancel_run()
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestLlamaIndex(AdapterSuite):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import sayso
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene, approve
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, BlockingDriver, Outcome, Scene, approve
 from tests.support.acting import waiting_in
 
 framework("semantic_kernel", "semantic_kernel")
@@ -57,12 +57,9 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     return ChatCompletionAgent(service=service, kernel=kernel, name="shop")
 
 
-class SemanticKernelDriver:
+class SemanticKernelDriver(BlockingDriver):
     """An agent with a kernel of its own, run in a named run."""
 
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
     prefix: ClassVar = "shop-"
 
     async def start(self, scene: Scene) -> Outcome:
@@ -73,9 +70,6 @@ class SemanticKernelDriver:
         async for message in thread.get_messages():
             told |= {item.id: str(item.result) for item in message.items if item.content_type == "function_result"}
         return Outcome(None, told, str(response.message.content))
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestSemanticKernel(AdapterSuite):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import sayso
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, Outcome, Scene
+from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, BlockingDriver, Outcome, Scene
 
 strands: Any = framework("strands", "strands")
 from strands.models import Model  # noqa: E402
@@ -58,12 +58,8 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
     return strands.Agent(ScriptedModel(scene, nested=nested), tools=tools, plugins=[gate], callback_handler=None)
 
 
-class StrandsDriver:
+class StrandsDriver(BlockingDriver):
     """An agent without a session manager, run in a named run."""
-
-    modes: ClassVar = ("block",)
-    is_parallel: ClassVar = True
-    has_subagents: ClassVar = True
 
     async def start(self, scene: Scene) -> Outcome:
         agent = agent_of(scene)
@@ -72,9 +68,6 @@ class StrandsDriver:
         results = [part["toolResult"] for m in agent.messages for part in m["content"] if "toolResult" in part]
         told = {each["toolUseId"]: "\n\n".join(part["text"] for part in each["content"]) for each in results}
         return Outcome(None, told, answer)
-
-    async def resume(self, scene: Scene, saved: Any) -> Outcome:
-        raise NotImplementedError
 
 
 class TestStrands(AdapterSuite):
