@@ -320,7 +320,14 @@ def _edited_in_editor(request: Request) -> Mapping[str, Any]:
         InvalidChangesError: The arguments are invalid, or nothing was saved.
         ConfigError: The editor could not be run, or failed.
     """
-    text = _editor_text(request)
+    call = request.effective
+    heads = [f"{escape(call.name)}: save and close to approve these arguments; *** keeps the hidden value."]
+    heads += [f"  {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
+    text = json.dumps(call.arguments, indent=2, ensure_ascii=False)
+    for name in hidden_in(text):
+        character = chr(int(name.removeprefix("U+"), 16))
+        text = text.replace(character, json.dumps(character)[1:-1])
+    text = "".join(f"// {head}\n" for head in heads) + text + "\n"
     while True:
         written = _edit(request, text)
         if written is None:
@@ -348,17 +355,6 @@ def _edit(request: Request, text: str) -> str | None:
         raise errors.ConfigError(
             f"the editor failed ({error}); set EDITOR to another one, or change arguments with --set NAME=VALUE"
         ) from error
-
-
-def _editor_text(request: Request) -> str:
-    call = request.effective
-    heads = [f"{escape(call.name)}: save and close to approve these arguments; *** keeps the hidden value."]
-    heads += [f"  {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
-    text = json.dumps(call.arguments, indent=2, ensure_ascii=False)
-    for name in hidden_in(text):
-        character = chr(int(name.removeprefix("U+"), 16))
-        text = text.replace(character, json.dumps(character)[1:-1])
-    return "".join(f"// {head}\n" for head in heads) + text + "\n"
 
 
 def _read_back(request: Request, written: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import traceback
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata
@@ -504,18 +504,12 @@ def _file(file: Path) -> Iterator[_Finding]:
     yield _Finding("readable", can_read, None if can_read else "the file cannot be read")
     can_write = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
     yield _Finding("writable", can_write, None if can_write else "the file or its folder cannot be written")
-    yield _Finding("schema", _schema(file))
-
-
-def _schema(file: Path) -> int | None:
-    try:
-        connection = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
-        try:
-            return int(connection.execute("PRAGMA user_version").fetchone()[0])
-        finally:
-            connection.close()
-    except (sqlite3.Error, UnicodeDecodeError):
-        return None  # opening the store reports the error
+    schema = None
+    address = f"{file.as_uri()}?mode=ro"
+    # Opening the store reports an error.
+    with suppress(sqlite3.Error, UnicodeDecodeError), closing(sqlite3.connect(address, uri=True)) as connection:
+        schema = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    yield _Finding("schema", schema)
 
 
 def _content(store: Store) -> Iterator[_Finding]:

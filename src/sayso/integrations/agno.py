@@ -104,8 +104,14 @@ class _Pending:
 
     def call(self, name: str, arguments: Mapping[str, Any], run_context: Any, owner: Any) -> Call:
         """Return the call to hold; equal calls of one message take its ids in order."""
-        schema, description = self._function(name, owner, run_context)
-        call = Call(name, arguments, schema=schema, description=description)
+        call = Call(name, arguments)
+        for known, function in _functions_of(owner, run_context):
+            entrypoint = getattr(function, "entrypoint", function)
+            if known == name and callable(entrypoint):
+                made = self._function_class.from_callable(entrypoint)
+                description = getattr(function, "description", None) or made.description
+                call = call._replace(schema=made.parameters, description=description)
+                break
         if run_context is None:
             return call
         taken = self._taken.setdefault(run_context.run_id, set())
@@ -114,22 +120,14 @@ class _Pending:
         messages: list[Any] = run_context.messages or []
         for message in reversed(messages):
             calls: list[dict[str, Any]] = message.tool_calls or []
-            for made in calls:
-                function = made["function"]
+            for asked in calls:
+                function = asked["function"]
                 is_it = function["name"] == name and json.loads(function["arguments"] or "{}") == arguments
-                if is_it and made["id"] not in taken:
-                    taken.add(made["id"])
+                if is_it and asked["id"] not in taken:
+                    taken.add(asked["id"])
                     words = str(message.content or "").strip()
-                    return call._replace(id=made["id"], words=words, conversation=run_context.session_id)
+                    return call._replace(id=asked["id"], words=words, conversation=run_context.session_id)
         return call._replace(conversation=run_context.session_id)
-
-    def _function(self, name: str, owner: Any, run_context: Any) -> tuple[dict[str, Any] | None, str | None]:
-        for known, function in _functions_of(owner, run_context):
-            entrypoint = getattr(function, "entrypoint", function)
-            if known == name and callable(entrypoint):
-                made = self._function_class.from_callable(entrypoint)
-                return made.parameters, getattr(function, "description", None) or made.description
-        return None, None
 
 
 def _functions_of(owner: Any, run_context: Any = None) -> Iterator[tuple[str, Any]]:

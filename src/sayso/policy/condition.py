@@ -258,20 +258,14 @@ def _kind_of(schema: Schema, node: Mapping[str, Any], depth: int) -> _Kind:
         return _OF_OURS.get(ours) or _OF_FORMAT.get(str(node.get("format")), _STRING)
     if kind == "array":
         items = node.get("items")
-        return _list_of(_ANY if items is None else _item_kind(schema, items, depth))
+        item, is_nullable = _without_null(schema, {} if items is None else items)
+        return _list_of(_ANY if is_nullable or depth >= _DEEPEST else _kind_of(schema, item, depth + 1))
     if kind == "object":
         return _MAP
     if kind is None and "enum" in node:
         values: list[Any] = node["enum"]
         return _STRING if all(type(value) is str for value in values) else _ANY
     return _BY_TYPE.get(str(kind), _ANY)
-
-
-def _item_kind(schema: Schema, items: Any, depth: int) -> _Kind:
-    node, is_nullable = _without_null(schema, items)
-    if is_nullable or depth >= _DEEPEST:
-        return _ANY
-    return _kind_of(schema, node, depth + 1)
 
 
 def _list_of(item: _Kind) -> _Kind:

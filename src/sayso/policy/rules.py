@@ -111,11 +111,6 @@ def _matches(pattern: str, text: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), text, re.DOTALL) is not None
 
 
-def _covers(wider: str, pattern: str) -> bool:
-    """Return whether `wider` matches every tool that `pattern` matches; `*` is any text."""
-    return _matches(wider, pattern) or ("*" not in pattern and matches(wider, pattern, short_name(pattern)))
-
-
 # -- positions -----------------------------------------------------------------------------------------------------
 
 _BARE = r"[A-Za-z0-9_-]+|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'"
@@ -134,10 +129,7 @@ class Positions:
         self._keys: dict[Place, int] = {}
         self._values: dict[Place, int] = {}
         self._counts: dict[Place, int] = {}
-        self._scan()
-
-    def _scan(self) -> None:
-        text, at, table = self._text, 0, ()
+        at, table = 0, ()
         while at < len(text):
             if (found := _TABLE.match(text, at)) is not None:
                 table = self._entered(found)
@@ -489,7 +481,9 @@ class _Reader:
                 found: set[int] = set()
                 for when in {None, rule.when}:
                     found |= named[when, tool] | (set() if "*" in tool else named[when, short_name(tool)])
-                    found |= {at for pattern, at in starred[when] if _covers(pattern, tool)}
+                    for pattern, at in starred[when]:
+                        if _matches(pattern, tool) or ("*" not in tool and matches(pattern, tool, short_name(tool))):
+                            found.add(at)
                 takers = found if takers is None else takers & found
             if takers:
                 earlier = rules[min(takers)]

@@ -27,7 +27,14 @@ def answer(host: Host, text: str | bytes, options: Options) -> Answer:
         if kind == "other":
             return Answer(0, "{}")
         if kind != "before":
-            return _after(host, event)
+            session = Session(host.name, event.session)
+            if next(session.entries("running"), None) is None:
+                if kind == "end":
+                    session.clear()
+                return Answer(0, "{}")
+            from sayso.integrations.agenthooks import handoff
+
+            return handoff.report(host, event)
         return _before(host, event, options)
     except (SystemExit, KeyboardInterrupt):
         return Answer(2, "", "sayso: interrupted before a decision; the call was not run")
@@ -53,18 +60,6 @@ def _before(host: Host, event: HookEvent, options: Options) -> Answer:
     from sayso.integrations.agenthooks import handoff
 
     return handoff.hold_call(host, event, options, settings)
-
-
-def _after(host: Host, event: HookEvent) -> Answer:
-
-    session = Session(host.name, event.session)
-    if next(session.entries("running"), None) is None:
-        if event.kind == "end":
-            session.clear()
-        return Answer(0, "{}")
-    from sayso.integrations.agenthooks import handoff
-
-    return handoff.report(host, event)
 
 
 def main(words: Sequence[str]) -> int | None:

@@ -85,7 +85,9 @@ class Host(NamedTuple):
             return HookEvent(kind, str(session or ""), "", {}, None, "")
         if not isinstance(session, str):
             raise MalformedInput(f"the hook's input has no {self.session_keys[0]}")
-        folder = _folder(given)
+        roots = given.get("workspace_roots")  # Cursor, for tools without their own folder
+        first = cast("list[object]", roots)[:1] if isinstance(roots, list) else []
+        folder = next((place for place in (given.get("cwd"), *first) if isinstance(place, str) and place), "")
         if kind == "end":
             return HookEvent(kind, session, "", {}, None, folder)
         tool, arguments, call_id = given.get("tool_name"), given.get("tool_input"), given.get("tool_use_id")
@@ -133,12 +135,6 @@ def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
     if kind == "failed" and broken_off:
         kind = "unknown"
     return kind, error if isinstance(error, str) else None
-
-
-def _folder(given: Mapping[str, Any]) -> str:
-    roots = given.get("workspace_roots")  # Cursor, for tools without their own folder
-    first = cast("list[object]", roots)[:1] if isinstance(roots, list) else []
-    return next((folder for folder in (given.get("cwd"), *first) if isinstance(folder, str) and folder), "")
 
 
 EXECUTED: dict[str, tuple[str, frozenset[str]]] = {

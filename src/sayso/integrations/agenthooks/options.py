@@ -64,8 +64,11 @@ class Options(NamedTuple):
 
         A wildcard matches only in a single plain command.
         """
-        text, is_shell = _executed(event)
-        is_plain = is_shell and text is not None and text.isprintable() and not _SHELL & set(text)
+        name, beside = EXECUTED.get(event.tool, ("", frozenset[str]()))
+        text = event.arguments.get(name)
+        if not isinstance(text, str) or event.arguments.keys() - {name} - beside:
+            text = None  # other arguments matter, too
+        is_plain = name == "command" and text is not None and text.isprintable() and not _SHELL & set(text)
         for tool, rest in map(_parts, self.allow):
             if fnmatchcase(event.tool, tool) and (
                 rest is None or rest in (text, _whole(event)) or (is_plain and fnmatchcase(str(text), rest))
@@ -85,15 +88,6 @@ class Options(NamedTuple):
 def _parts(pattern: str) -> tuple[str, str | None]:
     tool, colon, rest = pattern.partition(": ")
     return tool, rest if colon else None
-
-
-def _executed(event: HookEvent) -> tuple[str | None, bool]:
-    """Return the text that the host executes, and whether it is a shell command; None if other arguments matter too."""
-    name, beside = EXECUTED.get(event.tool, ("", frozenset[str]()))
-    text = event.arguments.get(name)
-    if not isinstance(text, str) or event.arguments.keys() - {name} - beside:
-        return None, False
-    return text, name == "command"
 
 
 def _whole(event: HookEvent) -> str:
