@@ -14,16 +14,8 @@ from typing import Any, cast
 import click
 
 from sayso import audit, clock, config, errors
-from sayso.audit.checkpoint import (
-    CHAIN,
-    AnchorFile,
-    Checkpoint,
-    History,
-    anchor_text,
-    checkpoint,
-    history,
-    read_anchor_file,
-)
+from sayso.audit import checkpoint as checkpoints
+from sayso.audit.checkpoint import AnchorFile, Checkpoint, History, checkpoint, history
 from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as let_go
 from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
@@ -87,7 +79,7 @@ _ANY_KEY = "Anyone who can write to the store can sign with another key: use --k
 def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, key: str | None) -> int:
     store, by = cli.store, _trusted_key(key)
     mine = signer() if by is None else None
-    held_to = None if anchor is None else read_anchor_file(anchor.expanduser(), trusted=by)
+    held_to = None if anchor is None else checkpoints.read_anchor_file(anchor.expanduser(), trusted=by)
     if held_to is not None:
         held_to.must_be_of(store)
     past = history(store, trusted=by if mine is None else mine.key)
@@ -95,9 +87,9 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
     found = audit.verify(store, run_id=run_id, known=known)
     if run_id is not None and not found.rows and not found.broken:  # a lost run that is known is in `broken`
         cli.check_run(run_id)
-    broken = [*found.broken, *(audit.Break(CHAIN, past.last.seq, reason) for reason in past.broken)]
+    broken = [*found.broken, *(audit.Break(checkpoints.CHAIN, past.last.seq, reason) for reason in past.broken)]
     if by is not None and past.newest is None:
-        broken.append(audit.Break(CHAIN, 0, f"there is no checkpoint, but one signed by {by} is required"))
+        broken.append(audit.Break(checkpoints.CHAIN, 0, f"there is no checkpoint, but one signed by {by} is required"))
     content = {
         "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
         "broken": [{"run": one.run_id, "seq": one.seq, "reason": one.reason} for one in broken],
@@ -160,8 +152,8 @@ def _make_checkpoint(cli: CliContext) -> int:
 def _make_anchor(cli: CliContext, path: Path) -> int:
     who = signer()
     with context.file_to_write(path, may_replace=False) as file:
-        file.write(anchor_text(cli.store, who))
-    made = read_anchor_file(path.expanduser())
+        file.write(checkpoints.anchor_text(cli.store, who))
+    made = checkpoints.read_anchor_file(path.expanduser())
     return cli.answer(
         {"file": str(path.expanduser()), "key": made.key, "anchor": _checkpoint_values(made.checkpoint)},
         [

@@ -55,12 +55,8 @@ class Position:
     def start(cls, run: str, inputs: Mapping[str, Any], *, suspends: bool) -> Self:
         """Return the start of a run, with inputs that have a JSON form."""
         state: dict[str, Any] = {
-            "version": 1,
-            "run": checked_name(run),
-            "inputs": plain(inputs),
-            "predictions": {},
-            "results": {},
-        }
+            "version": 1, "run": checked_name(run), "inputs": plain(inputs), "predictions": {}, "results": {},
+        }  # fmt: skip
         return cls(state, suspends=suspends)
 
     @classmethod

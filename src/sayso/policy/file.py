@@ -242,11 +242,9 @@ class Policy:
         return self._rules().usable().rules
 
     def problems(
-        self,
-        tools: Mapping[str, Schema | Mapping[str, Any]] | None = None,
-        *,
+        self, tools: Mapping[str, Schema | Mapping[str, Any]] | None = None, *,
         asked_by: Mapping[str, str] | None = None,
-    ) -> list[Problem]:
+    ) -> list[Problem]:  # fmt: skip
         """Return the problems of the file.
 
         Args:
