@@ -12,12 +12,11 @@ import json
 import logging
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple, Self
 
 from sayso import clock, config, errors
 from sayso.model import cached_property
@@ -215,7 +214,7 @@ class Policy:
     @classmethod
     def of_text(cls, text: str, name: str = "policy.toml") -> Policy:
         """Return the policy with this text, for tests; raises `PolicyError` if it has mistakes."""
-        rules, problems = parse(text, is_settings=False)
+        rules, problems, _ = parse(text, is_settings=False)
         return cls(None, _Rules(name, tuple(_labelled(rule, name) for rule in rules), tuple(problems)).usable())
 
     def let_through(self, name: str) -> None:
@@ -420,36 +419,9 @@ def _parsed(path: Path) -> _Rules:
     except (OSError, UnicodeDecodeError, errors.ConfigError) as error:
         reason = str(error) if isinstance(error, errors.ConfigError) else f"cannot be read: {error}"
         return _Rules(label, (), (Problem(1, 1, reason),))
-    is_settings = path.name == _SETTINGS or str(path) == config.named_file()
-    rules, problems = parse(text, is_settings=is_settings)
-    points_to = None
-    if is_settings and not problems:
-        points_to, problems = _pointer(path, text, has_rules=bool(rules))
+    rules, problems, file = parse(text, is_settings=path.name == _SETTINGS or str(path) == config.named_file())
+    points_to = None if file is None else path.parent / Path(file).expanduser()
     return _Rules(label, tuple(_labelled(rule, path.name) for rule in rules), tuple(problems), points_to, str(path))
-
-
-def _pointer(path: Path, text: str, *, has_rules: bool) -> tuple[Path | None, list[Problem]]:
-    """Return the file that `[policy] file =` names, and the problems of that table."""
-    from sayso.policy.rules import Positions
-
-    positions = Positions(text)
-    given: Any = tomllib.loads(text).get("policy")
-    if given is None:
-        return None, []
-    if not isinstance(given, dict):
-        return None, [Problem(*positions.of(("policy",)), "policy must be a table, [policy]")]
-    table = cast("dict[str, Any]", given)
-    unknown = sorted(table.keys() - {"file"})
-    if unknown:
-        where = positions.of(("policy", unknown[0]))
-        return None, [Problem(*where, f"unknown key {unknown[0]!r}; [policy] takes file and nothing else")]
-    name = table.get("file")
-    where = positions.of(("policy", "file"))
-    if not isinstance(name, str) or not name:
-        return None, [Problem(*where, "file takes the path of a policy file, as a string")]
-    if has_rules:
-        return None, [Problem(*where, "write the rules either here, under [[rules]], or in the file that this names")]
-    return path.parent / Path(name).expanduser(), []
 
 
 def _labelled(rule: Rule, file: str) -> Rule:

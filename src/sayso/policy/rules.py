@@ -276,8 +276,8 @@ _OF_EXAMPLE: _Keys = {
 _CHANNEL = re.compile(r"[a-z0-9_-]{1,40}")
 
 
-def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
-    """Return the rules of a policy file and all its problems, in order.
+def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem], str | None]:
+    """Return the rules of a policy file, all its problems in order, and the file that `[policy] file =` names.
 
     Args:
         text: The file.
@@ -288,10 +288,10 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r" \(at line (\d+), column (\d+)\)", str(error))
         if found is not None:
-            return [], [Problem(int(found[1]), int(found[2]), str(error).replace(found[0], ""))]
-        return [], [Problem(text.count("\n") + 1, 1, re.sub(r" \(at .*\)", "", str(error)))]
+            return [], [Problem(int(found[1]), int(found[2]), str(error).replace(found[0], ""))], None
+        return [], [Problem(text.count("\n") + 1, 1, re.sub(r" \(at .*\)", "", str(error)))], None
     except RecursionError:
-        return [], [Problem(1, 1, "the file is nested too deeply to be read")]
+        return [], [Problem(1, 1, "the file is nested too deeply to be read")], None
     positions = Positions(text)
     reader = _Reader(positions)
     if not is_settings:
@@ -300,16 +300,18 @@ def parse(text: str, *, is_settings: bool) -> tuple[list[Rule], list[Problem]]:
     given: Any = content.get("rules", [])
     if not _is_tables(given):
         reader.wrong(("rules",), "rules are tables, each under [[rules]]")
-        return [], reader.problems
+        return [], reader.problems, None
     tables = cast("list[dict[str, Any]]", given)
     if tables and not positions.has(("rules", 0)):
         reader.wrong(
             ("rules",), "write each rule under [[rules]]: a rule in braces has no line of its own for messages"
         )
-        return [], reader.problems
+        return [], reader.problems, None
     rules = [rule for number, table in enumerate(tables) if (rule := reader.rule(number, table)) is not None]
     reader.check_reached(rules)
-    return rules, sorted(reader.problems)
+    pointer = content.get("policy") if is_settings and not reader.problems else None
+    file = None if pointer is None else reader.pointer(pointer, has_rules=bool(rules))
+    return rules, sorted(reader.problems), file
 
 
 class _Reader:
@@ -322,6 +324,23 @@ class _Reader:
 
     def wrong(self, place: Place, message: str) -> None:
         self.problems.append(Problem(*self._positions.of(place), message))
+
+    def pointer(self, given: Any, *, has_rules: bool) -> str | None:
+        """Return the file that the table `[policy]` names; None if it has problems."""
+        if not isinstance(given, dict):
+            self.wrong(("policy",), "policy must be a table, [policy]")
+            return None
+        table = cast("dict[str, Any]", given)
+        unknown, name, place = sorted(table.keys() - {"file"}), table.get("file"), ("policy", "file")
+        if unknown:
+            self.wrong(("policy", unknown[0]), f"unknown key {unknown[0]!r}; [policy] takes file and nothing else")
+        elif not isinstance(name, str) or not name:
+            self.wrong(place, "file takes the path of a policy file, as a string")
+        elif has_rules:
+            self.wrong(place, "write the rules either here, under [[rules]], or in the file that this names")
+        else:
+            return name
+        return None
 
     def rule(self, number: int, given: dict[str, Any]) -> Rule | None:
         """Return the rule of a table; None if it has problems."""
