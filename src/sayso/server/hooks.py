@@ -17,7 +17,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Http
@@ -31,6 +31,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server.api import problems
 from sayso.server.api.endpoint import parsed, read_bytes, validated
+from sayso.server.api.messages import Input
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.server.protection import Rate
@@ -72,16 +73,12 @@ class Hook:
         return cls(name, keys, people)
 
 
-class _Person(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
+class _Person(Input):
     subject: str = Field(min_length=1, max_length=200)
 
 
-class _Message(BaseModel):
+class _Message(Input):
     """The JSON body of a message."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     request_id: str = Field(pattern="^rq_[0-9a-f]{32}$")
     verb: Literal["approve", "reject", "feedback", "answer", "cancel"]

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, cast
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from sayso import clock, errors
@@ -38,6 +38,7 @@ from sayso.model.reviewer import TOKENS, Identity, folded
 from sayso.model.schema import Schema
 from sayso.server.api import program
 from sayso.server.api.endpoint import Context, Router, parsed, read_bytes, validated
+from sayso.server.api.messages import Input, Query
 from sayso.server.api.problems import Problem, ProblemKind
 from sayso.server.api.validation import AAP_RUNS, Denied, Ownership
 from sayso.server.auth.tokens import Tokens
@@ -57,28 +58,21 @@ _LONGEST_SPAN = parse_span("30d")
 _CONSUMABLE = frozenset({State.APPROVED, State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN, State.EXPIRED})
 
 
-class _Strict(BaseModel):
-    """An object of the protocol: no unknown fields, and no type coercion."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Submission(_Strict):
+class _Submission(Input):
     tool: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any]
     timeout: str = Field(pattern=r"^[0-9]{1,9}[smhd]$")
     server: str = Field("", min_length=1, max_length=500)
     agent_reasoning: str = ""
-    context: dict[str, Any] = {}
+    context: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
-class _Outcome(_Strict):
+class _Outcome(Input):
     status: Literal["succeeded", "failed"]
     note: str | None = Field(None, min_length=1, max_length=_LONGEST_NOTE)
 
 
-class _Poll(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class _Poll(Query):
     wait: str = Field("0s", pattern=r"^[0-9]{1,5}s?$")
 
 
@@ -364,14 +358,14 @@ _LONGEST_ANSWER = 65_536
 _RESOLVED = frozenset({"approved", "rejected", "feedback", "cancelled", "expired"})
 
 
-class _Delivery(_Strict):
+class _Delivery(Input):
     type: Literal["webhook"]
     url: str
     registration_id: str = Field(min_length=1, max_length=200)
     signing_secret: str
 
 
-class _Instance(_Strict):
+class _Instance(Input):
     instance_name: str = Field("", min_length=1, max_length=100)
     delivery: _Delivery | None = None
 
