@@ -167,10 +167,8 @@ class Hooks:
         """Decide, and return the status and content of the answer. A refusal is stored as the answer, too."""
         try:
             request = _decided(self._review(hook, message.reviewer.subject), message)
-        except (errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+        except (errors.DecisionRefusedError, errors.RequestNotFoundError, Problem) as fault:
             problem = problems.problem_of(fault)
-            return problem.kind.status, problems.document_of(problem)
-        except Problem as problem:
             return problem.kind.status, problems.document_of(problem)
         return 200, {
             "request_id": request.id, "state": str(request.state), "fingerprint": request.current_fingerprint,
@@ -213,9 +211,7 @@ async def receive(http: Http) -> Response:
         status, content = await _answered(http)
     except ClientDisconnect:
         return Response(status_code=400)  # the client is gone and does not read it
-    except Problem as fault:
-        return problems.response(fault)
-    except errors.SaysoError as fault:
+    except (errors.SaysoError, Problem) as fault:
         return problems.response(problems.problem_of(fault))
     kind = "application/json" if status == 200 else problems.MEDIA_TYPE
     return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)

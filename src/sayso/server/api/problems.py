@@ -135,8 +135,10 @@ class FaultLog:
         return True
 
 
-def problem_of(fault: errors.SaysoError) -> Problem:
+def problem_of(fault: errors.SaysoError | Problem) -> Problem:
     """Convert an error to a problem, without details of the server's files and settings."""
+    if isinstance(fault, Problem):
+        return fault
     kind = kind_of(type(fault))
     if kind.status == 404:
         return Problem(kind.code, "there is nothing with this id that you may see; nothing was done")

@@ -457,9 +457,7 @@ async def _answered(own: Ownership, operation: messages.Operation) -> messages.A
             given = validated("body", partial(endpoint.input.model_validate_json, json.dumps(operation.body)))
             answer = await endpoint.done(type(own)(own.http, own.principal, own.slot), [given])
             return messages.Answered.of(status=200, body=answer)
-        except Problem as fault:
-            problem = fault
-        except errors.SaysoError as fault:
+        except (errors.SaysoError, Problem) as fault:
             problem = problem_of(fault)
     return messages.Answered.of(status=problem.kind.status, body=document_of(problem))
 
