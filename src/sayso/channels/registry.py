@@ -342,23 +342,19 @@ def register(store: Store, channels: Iterable[Channel], *, by: Literal["settings
         people = sorted({one.qualified for one in getattr(channel, "people", ())})
         body = {**before, "kind": type(channel).__name__, "by": by, "people": people}
         store.keep(Record(CHANNEL, channel.name, body if people else {k: v for k, v in body.items() if k != "people"}))
-        if before.get("begins"):
-            _begin(store, channel.name)
-
-
-def _begin(store: Store, name: str) -> None:
-    """Announce the pending requests to a new channel, or log that there are too many."""
-    waiting = store.count(_waiting())
-    if waiting <= MOST_WAITING:
-        announce_waiting(store, name)
-    else:
-        logging.getLogger("sayso").warning(
-            "%s requests were pending before the channel %s was added, and are not announced to it: `sayso"
-            " notify --backlog %s` announces them; new requests are announced", f"{waiting:,}", name, name,
-        )  # fmt: skip
-    while (record := store.record(CHANNEL, name)) is not None and record.body.get("begins"):
-        body = {key: value for key, value in record.body.items() if key != "begins"}
-        store.swap(record, replace(record, body=body))
+        if not before.get("begins"):
+            continue
+        waiting = store.count(_waiting())
+        if waiting <= MOST_WAITING:
+            announce_waiting(store, channel.name)
+        else:
+            logging.getLogger("sayso").warning(
+                "%s requests were pending before the channel %s was added, and are not announced to it: `sayso"
+                " notify --backlog %s` announces them; new requests are announced",
+                f"{waiting:,}", channel.name, channel.name,
+            )  # fmt: skip
+        while (record := store.record(CHANNEL, channel.name)) is not None and record.body.get("begins"):
+            store.swap(record, replace(record, body={k: v for k, v in record.body.items() if k != "begins"}))
 
 
 def announce_waiting(store: Store, name: str) -> int:

@@ -423,22 +423,16 @@ def _changes(
     changed = [one for one in found if one.etag != seen[one.request.id]]
     if not changed and (version is None or version.value == known):
         return None
-    return messages.Changes.of(
-        changed={one.request.id: one.etag for one in changed}, version=None if version is None else version.value,
-        requests=_as_many_as_fit(changed),
-    )  # fmt: skip
-
-
-def _as_many_as_fit(found: Sequence[messages.RequestMessage]) -> list[messages.RequestMessage]:
-    if len(found) == 1:
-        return [*found]
     fitting, room = list[messages.RequestMessage](), _MAX_SENT
-    for one in found:
-        room -= len(one.model_dump_json())
+    for one in changed:
+        room -= len(one.model_dump_json()) if len(changed) > 1 else 0  # a single one is always sent
         if room < 0:
             break
         fitting.append(one)
-    return fitting
+    return messages.Changes.of(
+        changed={one.request.id: one.etag for one in changed}, version=None if version is None else version.value,
+        requests=fitting,
+    )  # fmt: skip
 
 
 @router.post("/v1/program/batch", "Run several operations; each has its own result", waits=True)
