@@ -61,17 +61,14 @@ class HttpStore(Watched, Store):
         self._transport = Transport(self.url, token)
         self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
         self._etags = dict[str, str]()
-        self._begin_afresh()
+        self.after_fork()
         forget_after_fork(self)
 
-    def _begin_afresh(self) -> None:
+    def after_fork(self) -> None:
+        """Begin with new locks, threads and connections in a forked child."""
+        self._transport.after_fork()
         self._bell = Bell()
         self._listener = Listener(self._bell, self._transport)
-
-    def after_fork(self) -> None:
-        """Drop locks, threads and connections in a forked child."""
-        self._transport.after_fork()
-        self._begin_afresh()
 
     def close(self) -> None:
         self._listener.close()

@@ -235,10 +235,12 @@ class JsonlStore(Watched, TableStore):
         self.seal = Seal(key)
         # Symbolic links resolved: the lock file is named after the file, so all processes must use the same name.
         self._file = JsonlFile(Path(os.path.realpath(self._path)))
-        self._begin_process()
+        self.after_fork()
         forget_after_fork(self)
 
-    def _begin_process(self) -> None:
+    def after_fork(self) -> None:
+        """Begin with new locks and files in a forked child, which must neither release nor keep the parent's lock."""
+        self._file.close_all()
         # Always taken in this order. Readers need only the second lock, so that they do not wait for other processes.
         self._write_lock, self._lock = threading.Lock(), threading.Lock()
         self._bell = Bell()
@@ -248,11 +250,6 @@ class JsonlStore(Watched, TableStore):
     def _begin_again(self) -> None:
         self._file.rewind()
         self._state = JsonlState(self.seal)
-
-    def after_fork(self) -> None:
-        """Drop locks and files in a forked child, which must neither release nor keep the parent's lock."""
-        self._file.close_all()
-        self._begin_process()
 
     def close(self) -> None:
         with self._write_lock, self._lock:

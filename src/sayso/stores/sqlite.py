@@ -93,18 +93,19 @@ class SqliteStore(Watched, SqlStore):
         self.seal = Seal(key)
         self._cache = RowCache()
         self._schemas = self._cache.schemas
-        self._bell = Bell()
-        self._begin_afresh()
+        self.after_fork()
         sqlite_file.closed_at_forks(self)
         forget_after_fork(self)
 
-    def _begin_afresh(self) -> None:
+    def after_fork(self) -> None:
+        """Begin with new locks, threads and connections in a forked child."""
         self._queue: deque[_Op] = deque()
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writing: Connection | None = None
         self._reading: Connection | None = None
         self._leader: int | None = None  # the thread that is committing a batch
         self._open: SqliteTransaction | None = None  # the newest transaction; used by its own thread only
+        self._bell = Bell()
         self._watcher = Watcher(self._bell, self._version, self._marks)
 
     @property
@@ -123,11 +124,6 @@ class SqliteStore(Watched, SqlStore):
             if connection is not None:
                 sqlite_file.close(connection)
         self._writing = self._reading = None
-
-    def after_fork(self) -> None:
-        """Drop locks, threads and connections in a forked child."""
-        self._bell = Bell()
-        self._begin_afresh()
 
     # -- connections -------------------------------------------------------------------------------------------
 
