@@ -84,14 +84,22 @@ class ProviderModel:
         self, model: models.Model[Any], history: list[wire.ModelMessage], parameters: models.ModelRequestParameters
     ) -> AsyncGenerator[str | wire.ModelResponse]:
         """Yield pieces of text and finally the response; yield nothing if the provider does not stream."""
-        text = _Text()
+        last: int | None = None  # the part of the last piece: texts separated by another part get a gap
         has_begun = False
         try:
             async with model_request_stream(model, history, model_request_parameters=parameters) as stream:
                 async for event in stream:
                     has_begun = True
-                    if piece := text.piece(event):
-                        yield piece.encode(errors="replace").decode()  # a lone surrogate cannot be shown or sent
+                    match event:
+                        case (
+                            wire.PartStartEvent(index=index, part=wire.TextPart(content=content))
+                            | wire.PartDeltaEvent(index=index, delta=wire.TextPartDelta(content_delta=content))
+                        ) if content:
+                            piece = f"\n\n{content}" if last is not None and index > last + 1 else content
+                            last = index
+                            yield piece.encode(errors="replace").decode()  # a lone surrogate cannot be shown or sent
+                        case _:
+                            pass
                 response = stream.get()
             if _is_cut_short(response):
                 raise ModelError(self.name, "broke off its reply (the stream ended without saying that it was done)")
@@ -146,27 +154,6 @@ class ProviderModel:
             raise ModelError(self.name, f"gave no usable reply ({str(error)[:_LONGEST]})") from error
         except exceptions.UserError as error:
             raise ConfigError(f"the model {self.name!r} cannot be used: {error}") from error
-
-
-class _Text:
-    """The text of a response in the order of its parts, with a gap between texts separated by another part."""
-
-    def __init__(self) -> None:
-        self._last: int | None = None
-
-    def piece(self, event: wire.ModelResponseStreamEvent) -> str:
-        match event:
-            case wire.PartStartEvent(index=index, part=wire.TextPart(content=content)):
-                pass
-            case wire.PartDeltaEvent(index=index, delta=wire.TextPartDelta(content_delta=content)):
-                pass
-            case _:
-                return ""
-        if not content:
-            return ""
-        has_gap = self._last is not None and index > self._last + 1
-        self._last = index
-        return f"\n\n{content}" if has_gap else content
 
 
 def _known(name: str) -> str:
