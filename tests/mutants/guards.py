@@ -46,7 +46,8 @@ MUTANTS = [
     ),
     Mutant(
         "a start by hand takes the effect that was asked for", "gates/held.py",
-        "gate = under_record(self._gate, request, self._occasion)", "gate = self._gate",
+        "gate, wanted = as_recorded(self._gate, self._occasion, request)",
+        "gate, wanted = self._gate, self._occasion",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
     Mutant(

@@ -91,7 +91,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
     waited: Request | None = None
     try:
         if request is not None:
-            asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
+            asked, wanted = as_recorded(gate, occasion, request)
             request = None if (yield from _is_taken_back(asked, store, wanted, request)) else request
         while True:
             if request is None:
@@ -101,7 +101,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
                     request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)
                     if request is None:
                         return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
-                    asked, wanted = under_record(gate, request, occasion), wanted_again(gate, occasion, request)
+                    asked, wanted = as_recorded(gate, occasion, request)
                 else:
                     asked = gate if verdict is HOLD else gate.under(verdict)
                     wanted = wanted_of(gate, occasion, verdict)
@@ -227,13 +227,17 @@ def _is_taken_back(
     return True
 
 
-def wanted_again(gate: Gate, occasion: Occasion, request: Request) -> Occasion:
-    """Return what is required of a request whose rule is not asked again; the stricter of gate and record applies."""
+def as_recorded(gate: Gate, occasion: Occasion, request: Request) -> tuple[Gate, Occasion]:
+    """Return the gate and what it requires for a request whose rule is not asked again.
+
+    The stricter of gate and record applies; raises `PolicyError` as `under_record`.
+    """
     # A rule may have required other people than the gate does, and only the record has their names.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    return occasion._replace(
+    wanted = occasion._replace(
         quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
     )
+    return under_record(gate, request, occasion), wanted
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:

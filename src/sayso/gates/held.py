@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sayso import errors
 from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
-from sayso.gates.call import Started, begin, end, gated_call, send_back, wanted_again
-from sayso.gates.hooks import under_record
+from sayso.gates.call import Started, as_recorded, begin, end, gated_call, send_back
 from sayso.gates.options import Gate
 from sayso.gates.outcome import replay
 from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
@@ -174,12 +173,12 @@ class HeldBase:
             raise errors.OutcomeUnknownError(request.id)
         if request.state is not State.APPROVED:
             raise started_before(request)
-        gate = under_record(self._gate, request, self._occasion)  # its rule may by now require less than before
+        # Its rule may by now require less than before.
+        gate, wanted = as_recorded(self._gate, self._occasion, request)
         returned = yield from send_back(gate, self._store, request)
         if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
-        wanted = wanted_again(gate, self._occasion, request)
         try:
             self._started = yield from begin(gate, self._store, request, wanted, by)
         except errors.GrantEndedError:
