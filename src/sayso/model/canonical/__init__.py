@@ -269,15 +269,19 @@ class _Writer:
         raise ArgumentError(where, reason)
 
 
-def _no_constant(_: str) -> NoReturn:
-    raise ValueError("not a finite number")
+class _NotStrict(ValueError):
+    """JSON that parsers reject or read differently."""
 
 
-def _finite(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):  # 1e999, which `encode` does not write
-        raise ValueError("not a finite number")
-    return value
+def _no_constant(name: str) -> NoReturn:
+    raise _NotStrict(f"{name} is not a number in JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):  # 1e999, which `encode` does not write
+        raise _NotStrict("a number is too large")
+    return number
 
 
 _decoder: Any = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite)  # the stub does not know `scan_once`
@@ -397,10 +401,6 @@ def _dict(value: Any) -> dict[str, Any]:
     raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
-class _NotStrict(ValueError):
-    """JSON that parsers reject or read differently."""
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -408,20 +408,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_strict_constant(name: str) -> NoReturn:
-    raise _NotStrict(f"{name} is not a number in JSON")
-
-
-def _strictly_finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise _NotStrict("a number is too large")
-    return number
-
-
-_strict_decoder = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_no_strict_constant, parse_float=_strictly_finite
-)
+_strict_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant, parse_float=_finite)
 
 
 def _check_values(content: Any) -> None:
