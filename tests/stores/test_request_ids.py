@@ -34,7 +34,7 @@ def _taken(kind: Any) -> list[str]:
     ]
 
 
-SIGNALS = [getattr(signals, name) for name in signals.__all__ if name.startswith("Confirmation")]
+SIGNALS = [getattr(signals, name) for name in sorted(vars(signals)) if name.startswith("Confirmation")]
 FAULTS = [kind for kind in map(errors.__dict__.__getitem__, errors.__all__) if "request_id" in _taken(kind)]
 _FACTS: dict[str, Any] = {
     "by": "ada", "at": clock.instant(10), "expired_at": clock.instant(10), "state": "approved", "channel": "cli",
