@@ -145,23 +145,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _one_line(error: click.ClickException) -> str:
-    """Return the error's message on one line; click would list choices on several lines."""
-    param = error.param if isinstance(error, click.MissingParameter) else None
-    if param is None or not isinstance(param.type, click.Choice):
-        return error.format_message()
-    *others, last = map(str, param.type.choices)
-    return f"Missing {param.param_type_name} '{param.opts[0]}': {', '.join(others)} or {last}"
-
-
 def _usage(error: click.ClickException) -> int:
     from sayso.cli.context import complain
     from sayso.model.text import escape
 
     context = getattr(error, "ctx", None)
     hint = f"{'sayso' if context is None else context.command_path} --help"
+    message = error.format_message()
+    param = error.param if isinstance(error, click.MissingParameter) else None
+    if param is not None and isinstance(param.type, click.Choice):  # click lists the choices on several lines
+        *others, last = map(str, param.type.choices)
+        message = f"Missing {param.param_type_name} '{param.opts[0]}': {', '.join(others)} or {last}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        complain(error.format_message())
+        complain(message)
     else:
-        complain(f"error: {escape(_one_line(error))}", f"`{hint}` shows its arguments and options")
+        complain(f"error: {escape(message)}", f"`{hint}` shows its arguments and options")
     return error.exit_code

@@ -18,7 +18,7 @@ from sayso.audit import checkpoint as checkpoints
 from sayso.audit.checkpoint import AnchorFile, Checkpoint, History, checkpoint, history
 from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as let_go
-from sayso.audit.signing import SignedDocument, Signer, checked_key, signer_at
+from sayso.audit.signing import Signer, checked_key, signer_at
 from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_date, complain, json_option, out, plural
 from sayso.errors import EvidenceError
@@ -296,12 +296,6 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
             raise
         context.print_json({"ok": False, "reason": str(fault)})
         return WRONG
-    return cli.answer(
-        {"ok": True, "key": found.key, "receipt": found.body}, _receipt_rows(found, is_trusted=key is not None)
-    )
-
-
-def _receipt_rows(found: SignedDocument, *, is_trusted: bool) -> list[str]:
     body = found.body
     request, decision, outcome = body["request"], body["decision"], body["outcome"]
     rows = [f"receipt of {short(request['id'])}, run {token(request['run'])}", f"  asked     {_drawn(body, 'shown')}"]
@@ -315,9 +309,9 @@ def _receipt_rows(found: SignedDocument, *, is_trusted: bool) -> list[str]:
     rows.append(f"valid, {_signature_text(found.key)}")
     if found.key is None:
         rows.append("  it is undamaged, but anyone could have written it")
-    elif not is_trusted:
+    elif key is None:
         rows.append("  the receipt names this key itself: compare it with the key you were given, or use --key")
-    return rows
+    return cli.answer({"ok": True, "key": found.key, "receipt": body}, rows)
 
 
 def _drawn(body: dict[str, Any], part: str) -> str:

@@ -427,7 +427,6 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
     (errors.NotUnknownError, "`{sayso} show {id}` shows its state"),
     (errors.StoreError, "`sayso doctor` checks the store; to use another store, set --store ADDRESS or SAYSO_STORE"),
 )
-_UNDECIDED = "nothing was decided"
 # Errors whose messages do not say so, because commands that only read raise them, too.
 _ALSO_OF_READERS = (
     errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
@@ -437,14 +436,6 @@ _ALSO_OF_READERS = (
 def report(fault: errors.SaysoError) -> int:
     """Print an error to stderr, with ids as `ls` shows them and what to do next; return the exit code."""
     text = str(fault)
-    hint = _hint(fault, text)
-    if not isinstance(fault, errors.AmbiguousIdError):  # its ids are ambiguous when shortened
-        text = in_short(text)
-    complain(f"error: {escape(text)}", *([hint] if hint else []))
-    return exit_code(fault)
-
-
-def _hint(fault: errors.SaysoError, text: str) -> str:
     context = click.get_current_context(silent=True)
     cli = None if context is None else context.find_object(CliContext)
     if isinstance(fault, errors.RequestNotFoundError):
@@ -460,8 +451,12 @@ def _hint(fault: errors.SaysoError, text: str) -> str:
     # These are wordings of pydantic and of the JSON Schema validator.
     if isinstance(fault, errors.InvalidAnswerError) and any(one in text for one in ("valid list", 'type "array"')):
         hint += """; a list is written as JSON, '["a", "b"]'"""
-    undecided = _UNDECIDED if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
-    return "; ".join(filter(None, [undecided, hint]))
+    undecided = "nothing was decided" if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
+    advice = "; ".join(filter(None, [undecided, hint]))
+    if not isinstance(fault, errors.AmbiguousIdError):  # its ids are ambiguous when shortened
+        text = in_short(text)
+    complain(f"error: {escape(text)}", *([advice] if advice else []))
+    return exit_code(fault)
 
 
 def _decides(context: click.Context | None) -> bool:

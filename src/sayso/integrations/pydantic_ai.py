@@ -139,7 +139,10 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         """
         if not self.tools.holds(name):
             return await super().call_tool(name, tool_args, ctx, tool)
-        given = _plain(tool_args, tool.tool_def.parameters_json_schema)  # from validated values, not the model's text
+        schema = tool.tool_def.parameters_json_schema
+        given: dict[str, Any] = to_jsonable_python(tool_args)  # of validated values, not of the model's text
+        if len(given) == 1 and given.keys() - schema.get("properties", {}).keys():
+            (given,) = given.values()  # the only parameter is a model, whose fields are the schema
         check = partial(_problems, tool, ctx, self.options.get("redact") or ())
         made: list[Any] = []
 
@@ -149,9 +152,15 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             made.append(await super(GatedToolset, self).call_tool(name, args, ctx, tool))
             return _recorded(made[0])
 
+        answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
+        options = options_of(
+            self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=schema,
+            description=tool.tool_def.description, words=(answers[-1].text or "").strip() if answers else "",
+        )  # fmt: skip
+        options["suspends"] = (ApprovalRequired, CallDeferred)  # a paused sub-agent or a deferred tool
         try:
             waits = _pause if self.wait == "pause" else None
-            result = await acall_tool(name, given, run, self._options_of(ctx, tool), waits=waits, check=check)
+            result = await acall_tool(name, given, run, options, waits=waits, check=check)
         except NotExecuted as error:
             raise ToolFailed(not_run(name, str(error))) from error
         if not result.has_run:
@@ -160,14 +169,6 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         if not made and isinstance(value, dict) and "pydantic-ai" in value:
             value = _Returned.validate_python(value["pydantic-ai"])
         return _with_words(result.words, value)
-
-    def _options_of(self, ctx: RunContext[Any], tool: ToolsetTool[Any]) -> HoldOptions:
-        answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
-        options = options_of(
-            self.options, key=ctx.tool_call_id, run=ctx.conversation_id, schema=tool.tool_def.parameters_json_schema,
-            description=tool.tool_def.description, words=(answers[-1].text or "").strip() if answers else "",
-        )  # fmt: skip
-        return {**options, "suspends": (ApprovalRequired, CallDeferred)}  # a paused sub-agent or a deferred tool
 
 
 def _pause(request_id: str) -> None:
@@ -179,13 +180,6 @@ def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> 
     check_options(options, "context")
     config.check_store(options.get("store"))
     return HeldTools(tools)
-
-
-def _plain(tool_args: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = to_jsonable_python(tool_args)
-    if len(plain) == 1 and plain.keys() - schema.get("properties", {}).keys():
-        (plain,) = plain.values()  # the only parameter is a model, whose fields are the schema
-    return plain
 
 
 async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:

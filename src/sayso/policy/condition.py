@@ -8,7 +8,7 @@ converted to those types. Invariant: a condition gives exactly true or false; an
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from functools import cache
@@ -516,7 +516,12 @@ def _lenient() -> Any:
         ("in_map", _A, f"{{type_name: map, params: [{_A}, {_A.replace('A', 'B', 1)}]}}"),
     ]
     named["@in"] += [(f"in_{a}_{b}", _type(a), _list(_type(b))) for a, b in _MIXED]
-    return library().NewEnvConfigFromYaml("\n".join(_config(named)))
+    lines = ["name: sayso", "stdlib:\n  exclude_functions:", *(f'  - name: "{name}"' for name in named), "functions:"]
+    for name, overloads in named.items():
+        lines.append(f'- name: "{name}"\n  overloads:')
+        for identity, left, right in overloads:
+            lines.append(f"  - id: {identity}\n    args: [{left}, {right}]\n    return: {{type_name: bool}}")
+    return library().NewEnvConfigFromYaml("\n".join(lines))
 
 
 def _type(name: str) -> str:
@@ -525,14 +530,3 @@ def _type(name: str) -> str:
 
 def _list(item: str) -> str:
     return f"{{type_name: list, params: [{item}]}}"
-
-
-def _config(named: Mapping[str, list[tuple[str, str, str]]]) -> Iterator[str]:
-    yield "name: sayso"
-    yield "stdlib:\n  exclude_functions:"
-    yield from (f'  - name: "{name}"' for name in named)
-    yield "functions:"
-    for name, overloads in named.items():
-        yield f'- name: "{name}"\n  overloads:'
-        for identity, left, right in overloads:
-            yield f"  - id: {identity}\n    args: [{left}, {right}]\n    return: {{type_name: bool}}"
