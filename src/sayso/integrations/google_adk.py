@@ -50,7 +50,11 @@ class ApprovalPlugin(_plugins.BasePlugin):
     async def _holds(self, name: str | None, context: Any, offered: Collection[str]) -> bool:
         self._known.update(offered)
         if self._hook.unmatched(self._known):
-            await self._list_tools(context.get_invocation_context().agent.root_agent, context)
+            agent = context.get_invocation_context().agent
+            if agent is None:  # a step of a workflow that is no agent
+                self._is_listed = False
+            else:
+                await self._list_tools(agent.root_agent, context)
         return self._hook.holds(name or "", self._known, or_more=not self._is_listed)
 
     async def _list_tools(self, agent: Any, context: Any) -> None:
