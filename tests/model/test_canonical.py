@@ -495,6 +495,8 @@ REFUSED: list[tuple[str, Any, str]] = [
     ("flags", Perm.READ | Perm.WRITE, "is a combination of Perm flags"),
     ("no flags", Perm(0), "is a combination of Perm flags"),
     ("int of 4301 digits", 10**4300, "has more than 4300 digits"),
+    ("secret text of bytes", SecretStr(b"a"), "is a SecretStr that contains bytes"),  # type: ignore[arg-type]
+    ("secret bytes of text", SecretBytes("a"), "is a SecretBytes that contains str"),  # type: ignore[arg-type]
     ("foreign time zone", datetime(2026, 1, 1, tzinfo=Zone()), "has a time zone of class Zone; convert it with"),
     ("dataclass with more", Cache(1), "is a Cache with the attribute 'handle', which is not one of its fields"),
     ("dataclass with less", Unset(), "is a Unset without a value in its field 'size'"),

@@ -209,7 +209,9 @@ def _write_path(value: Any) -> str:
 
 
 def _write_secret(value: Any) -> list[Json]:
-    content = value.get_secret_value()
+    content, kind = value.get_secret_value(), type(value).__name__
+    if not isinstance(content, bytes if kind == "SecretBytes" else str):  # pydantic does not check what it is given
+        raise Unfit(f"is a {kind} that contains {type(content).__name__}")
     return ["bytes", _write_bytes(content)] if isinstance(content, bytes) else ["str", content]
 
 
