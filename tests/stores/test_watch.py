@@ -15,6 +15,7 @@ import sayso
 from sayso.stores import processes
 from sayso.stores.http import Listener
 from sayso.stores.http_transport import Transport
+from sayso.stores.memory import MemoryStore
 from sayso.stores.processes import BUSY, IDLE, Bell, Watcher
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
@@ -62,6 +63,22 @@ def test_fifty_who_wait_share_one_thread_that_ends_with_them(stores: tuple[Sqlit
         for end in ends:
             end()
         until(lambda: watchers() == 0)
+
+
+def test_who_waits_for_any_change_is_not_asked_for_an_id() -> None:
+    asked, woken = list[str](), threading.Event()
+
+    class Asked(MemoryStore):
+        def watch(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
+            asked.append(request_id[:3])
+            return super().watch(request_id, wake)
+
+    store = Asked()
+    end = store.watch_all(woken.set)
+    store.ask(sample_call())
+    end()
+    assert woken.is_set()
+    assert asked == []
 
 
 def test_only_who_waits_for_what_changed_is_woken(stores: tuple[SqliteStore, SqliteStore]) -> None:

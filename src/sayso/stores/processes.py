@@ -169,15 +169,18 @@ class Watched:
 
     _bell: Bell
 
-    def watch(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
+    def watch(self, request_id: str, wake: Callable[[], None]) -> Callable[[], None]:
         """See `sayso.stores.program.RequestStore.watch`."""
-        remove = self._bell.add(request_id, wake)
-        self._listen(request_id, wake)
-        return remove
+        return self._register(request_id, wake)
 
     def watch_all(self, wake: Callable[[], None]) -> Callable[[], None]:
         """See `sayso.stores.program.RequestStore.watch_all`."""
-        return self.watch(None, wake)
+        return self._register(None, wake)  # not `watch`, which a subclass may override for ids
+
+    def _register(self, request_id: str | None, wake: Callable[[], None]) -> Callable[[], None]:
+        remove = self._bell.add(request_id, wake)
+        self._listen(request_id, wake)
+        return remove
 
     def _listen(self, request_id: str | None, wake: Callable[[], None], /) -> None:
         """Ensure that changes by other processes ring the bell too."""
