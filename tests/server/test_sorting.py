@@ -12,19 +12,13 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.server import create_app
 from sayso.server.pages import listing
 from sayso.server.pages.arguments import amount_of, amount_text
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import held
-from tests.support.browsing import Browser, browser, fields_of
-
-
-@pytest.fixture
-def ada(store: Store) -> Browser:
-    return browser(create_app(store), "ada")
+from tests.support.browsing import Browser, fields_of
 
 
 def asked(amount: Any, risk: str | None, expires: str) -> str:
