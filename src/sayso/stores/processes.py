@@ -352,6 +352,14 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _is_own_proc() -> bool:
+    """Return whether /proc uses the process ids of this process's namespace, in which it may not have been mounted."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
+    except OSError:
+        return False
+
+
 def is_gone(worker: str) -> bool:
     """Return whether a worker has certainly ended. Also False if that cannot be determined from here."""
     parts = worker.split("/")
@@ -366,13 +374,7 @@ def is_gone(worker: str) -> bool:
     pid = int(theirs.pid) if theirs.pid.isdigit() else 0
     if pid <= 0:
         return False
-    if not _exists(pid):
-        return True
-    try:  # /proc may not use the process ids of this process's namespace, in which it may not have been mounted
-        is_own_proc = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115  the link itself, as text
-    except OSError:
-        is_own_proc = False
-    return is_own_proc and (_is_dead(pid) or _is_another(pid, theirs, mine))
+    return not _exists(pid) or (_is_own_proc() and (_is_dead(pid) or _is_another(pid, theirs, mine)))
 
 
 def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
