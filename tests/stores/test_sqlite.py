@@ -17,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -642,6 +643,24 @@ def test_who_waits_behind_an_interrupted_verb_is_served_once(
             assert store.finish(request.id, request.id, Outcome("done")).state is State.DONE
     assert not [op for op in store._queue if not op.done]
     assert audit.verify(store).broken == ()
+
+
+def test_a_verb_that_is_interrupted_as_it_queues_is_not_run_by_the_next_one(scene: Scene, store: SqliteStore) -> None:
+    request, queue = scene.approved(), store._queue
+
+    class Interrupted(deque[_Op]):
+        def extend(self, ops: Iterable[_Op], /) -> None:
+            queue.extend(ops)
+            raise KeyboardInterrupt
+
+    with store._write_lock:  # so that it has to wait
+        store._queue = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            store.start(request.id, "t")
+        store._queue = queue
+    assert len(queue) == 1
+    store.ask(sample_call())
+    assert store.get(request.id).state is State.APPROVED
 
 
 # -- several processes ---------------------------------------------------------------------------------------------

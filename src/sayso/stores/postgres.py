@@ -224,8 +224,8 @@ class PostgresStore(Watched, SqlStore):
             finally:
                 self._write_lock.release()
         else:
-            self._queue.append(verb)  # to share a commit with other waiting verbs
             try:
+                self._queue.append(verb)  # to share a commit with other waiting verbs
                 with self._write_lock:
                     while not verb.is_done:  # the previous holder of the lock may have run it
                         self._lead()

@@ -259,9 +259,9 @@ class SqliteStore(Watched, SqlStore):
 
     def _wait(self, ops: Sequence[_Op]) -> None:
         """Wait until verbs are done, in commits that they share with others."""
-        self._queue.extend(ops)
         changes = list[Sequence[str]]()
         try:
+            self._queue.extend(ops)
             with self._write_lock:
                 # The previous holder of the lock may have run them in its own commit.
                 while not all(op.done for op in ops):
