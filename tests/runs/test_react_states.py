@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from sayso.runs.agent import Tool, tool
 from sayso.runs.messages import Reply
 from sayso.runs.state import in_loop
 from sayso.stores.base import Filter, Store
+from sayso.stores.memory import MemoryStore
+from sayso.stores.sqlite import SqliteStore
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save
 from tests.support.acting import Disk, aheld, program, running, state_of
 
@@ -93,6 +96,31 @@ def test_no_store_that_blocks_is_read_in_the_event_loop(file_store: Store, monke
     assert agent_of(Script(ANSWER), delete).resume("yes", save(first)).answer == "done"
     assert seen
     assert True not in seen
+
+
+def test_store_of_a_function_inside_of_a_tool_is_not_used_in_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, inner = Disk(), SqliteStore(tmp_path / "inner.db")
+    delete = sayso.gate(disk.delete, name="delete", wait="raise", store=inner)
+
+    def tidy(folder: str) -> str:
+        return delete(f"{folder}/old")
+
+    sayso.configure(store=inner)
+    call = [("tidy", {"folder": "/srv"})]
+    agent = agent_of(Script(call, call, ANSWER), tool(tidy, store=MemoryStore()))
+    first, seen = paused(agent), list[tuple[str, bool]]()
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **options: seen.append((name, in_loop())) or real(*args, **options)
+
+    for name in ("get", "settle"):
+        monkeypatch.setattr(SqliteStore, name, noted(name, getattr(SqliteStore, name)))
+    assert agent.resume("yes", save(first)).answer == "done"
+    assert disk.deleted == ["/srv/old"]
+    assert {name for name, _ in seen} == {"get", "settle"}
+    assert [name for name, is_in_loop in seen if is_in_loop] == []
 
 
 # -- used twice ----------------------------------------------------------------------------------------------------

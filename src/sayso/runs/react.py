@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
+from sayso.effects import offload
 from sayso.gates import scope, signals
 from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
@@ -90,7 +91,9 @@ class ReActState:
     occasions: dict[str, int] = field(default_factory=dict[str, int])
     acts_for: tuple[Identity, ...] = ()
     _secrets: set[str] = field(default_factory=set[str], repr=False)
-    _shown: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict[tuple[int, str], dict[str, Any]])
+    _shown: dict[tuple[int, str], dict[str, Any]] = field(
+        default_factory=dict[tuple[int, str], dict[str, Any]], repr=False
+    )
 
     def __post_init__(self) -> None:
         self._secrets |= _secrets_in(self.inputs)
@@ -525,16 +528,12 @@ class ReAct(Module):
         tool = self.tools.get(waiting.tool)
         if tool is None:
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause no longer exists; nothing was run")
-        own = config.default_store() if waiting.tool == ASK else tool.store
-
-        def find() -> tuple[Store, Request]:
-            try:
-                return own, own.settle(waiting.request)
-            except errors.RequestNotFoundError:
-                other = config.store_with(waiting.request) or own
-                return other, other.settle(waiting.request)
-
-        store, request = await verb(own, find)
+        store = config.default_store() if waiting.tool == ASK else tool.store
+        try:
+            request = await verb(store, store.settle, waiting.request)
+        except errors.RequestNotFoundError:
+            store = await offload(partial(config.store_with, waiting.request)) or store  # one of them may block
+            request = await verb(store, store.settle, waiting.request)
         if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
         return store, request
