@@ -88,12 +88,15 @@ def paused(agent: Any) -> ConfirmationRequired:
     return asyncio.run(aheld(agent.aforward, question="Delete it"))
 
 
-def test_no_store_that_blocks_is_read_in_the_event_loop(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("response", ["yes", "rather not that one"])
+def test_no_store_that_blocks_is_read_in_the_event_loop(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, response: str
+) -> None:
     delete = deleter(Disk())
     first = paused(agent_of(Script([("delete_file", {"path": "/a"})]), delete))
     seen, get = list[bool](), type(file_store).get
     monkeypatch.setattr(type(file_store), "get", lambda store, name: seen.append(in_loop()) or get(store, name))
-    assert agent_of(Script(ANSWER), delete).resume("yes", save(first)).answer == "done"
+    assert agent_of(Script(ANSWER), delete).resume(response, save(first)).answer == "done"
     assert seen
     assert True not in seen
 

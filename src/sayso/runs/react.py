@@ -458,7 +458,7 @@ class ReAct(Module):
             raise no
         if no.confirmation_id is not None:
             # The refusal has been handled; if the model makes the same call again, a person is asked again.
-            where = config.store_with(no.confirmation_id) or store
+            where = await offload(partial(config.store_with, no.confirmation_id)) or store
             await verb(where, where.withdraw, no.confirmation_id, scope.requester())
         return _Observation(no.message_for_model, is_error=True)
 
