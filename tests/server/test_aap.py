@@ -27,6 +27,8 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.reviews import Review
+from sayso.runs.state import in_loop
+from sayso.server.api import aap
 from sayso.server.api.aap import Webhooks
 from sayso.server.auth.tokens import Tokens
 from sayso.stores.base import Filter, Store
@@ -118,6 +120,13 @@ def deciding(store: Store, decide: Callable[[Review, str], object], number: int 
 
 def code_of(response: httpx2.Response) -> tuple[int, str]:
     return response.status_code, response.json()["error"]["code"]
+
+
+def test_no_submission_is_read_in_the_event_loop(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, seen, shown = program.submit(), list[bool](), aap._shown
+    monkeypatch.setattr(aap, "_shown", lambda *given: seen.append(in_loop()) or shown(*given))
+    assert program.send("GET", f"/v1/requests/{asked['id']}").json() == asked
+    assert seen == [False]
 
 
 # -- with the official client and its gate -------------------------------------------------------------------------

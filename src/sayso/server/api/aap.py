@@ -287,7 +287,12 @@ async def get(own: Ownership, query: _Poll) -> Response:
         return None if _decision(request) is None else _shown(request, record)
 
     text = await until_changed(own, [request_id], look, wait) if wait else None
-    return _answer(_shown(*await own.look(_found, request_id)) if text is None else text)
+    return _answer(await own.look(_as_it_stands, request_id) if text is None else text)
+
+
+def _as_it_stands(own: Ownership, request_id: str) -> str:
+    # Not in the event loop: the submission, which it reads, may have a megabyte.
+    return _shown(*_found(own, request_id))
 
 
 @router.delete("/aap/v1/requests/{id}", "Withdraw a request that is not decided")
