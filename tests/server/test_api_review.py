@@ -93,6 +93,7 @@ def test_lists_are_filtered_and_go_on_by_cursor(ada: TestClient, store: Store, c
     assert ids(state=["pending", "approved"]) == ids(state="all") == [*asked, question]
     ada.post(at(asked[2], "claim"))
     assert ids(mine="true") == ids(claimed_by="ada") == ids(claimed_by="local:Ada") == [asked[2]]
+    assert ids(mine="true", claimed_by=" ada") == [asked[2]]  # `mine` counts, so the other is not read
     assert ids(claimed_by="corp:ada") == []
     found, cursor = [], None
     for _ in range(3):
