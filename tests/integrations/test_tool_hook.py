@@ -65,3 +65,21 @@ def test_name_that_a_later_tool_may_match_is_warned_about_once_and_stops_a_simil
         with pytest.raises(ConfigError, match="refund is not among the tools to hold, but 'refnd' is"):
             hook.holds("refund", known, or_more=True)
         assert not hook.holds("refund", [*known, "refnd"], or_more=True)
+
+
+def test_tools_are_listed_until_each_name_has_matched_one_and_hidden_ones_are_not_told() -> None:
+    hook, hidden, listed = ToolHook(["refund", "delete_*"], {}), ["wipe"], list[None]()
+
+    async def list_names() -> tuple[list[str], list[str], bool]:
+        listed.append(None)
+        return ["lookup", "refund"], hidden, True
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match=r"no tool 'delete_\*' to hold, only lookup, refund$"):
+            await hook.holds_in("lookup", list_names)
+        hidden.append("delete_user")
+        assert await hook.holds_in("delete_user", list_names)
+        assert not await hook.holds_in("lookup", list_names)
+
+    asyncio.run(main())
+    assert len(listed) == 2

@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal, Unpack, cast
 
-from sayso.errors import KeyReusedError
+from sayso.errors import ConfigError, KeyReusedError
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
-from sayso.integrations.tool_calls import ToolHook, ToolResult, acall_tool, check_wait, framework, options_of
+from sayso.integrations import tool_calls
+from sayso.integrations.tool_calls import ToolFailed, ToolHook, ToolResult, acall_tool, check_wait, framework
 from sayso.model import canonical
 from sayso.model.ids import new_run_id, new_token
 from sayso.model.request import not_run
@@ -30,14 +32,6 @@ _BEAT = 5.0  # seconds between progress notifications
 
 def _module(name: str) -> Any:
     return framework(name, "fastmcp", name)
-
-
-def _types() -> Any:
-    return _module("mcp_types")
-
-
-class _ToolFailed(Exception):
-    """The tool returned a result that is marked as an error."""
 
 
 class _Calls(ToolHook):
@@ -52,16 +46,14 @@ class _Calls(ToolHook):
 
     async def take(
         self, name: str, arguments: dict[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
-        tool: Mapping[str, Any],
+        about: Mapping[str, Any],
     ) -> ToolResult:  # fmt: skip
         """Hold a call and run it; a ticket is a result with `has_run` False."""
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         number = self._delivered[digest]
         key = new_token() if self._timeout is None else f"{digest}-{number}"  # nobody comes back to a call that waits
-        options = options_of(
-            self._options, key=key, run=self._own_run, schema=tool.get("schema"), description=tool.get("description")
-        )
+        options = tool_calls.options_of(self._options, key=key, run=self._own_run, **about)
         is_over = True
         try:
             result = await acall_tool(name, arguments, execute, options, timeout=self._timeout)
@@ -79,6 +71,22 @@ class _Calls(ToolHook):
         return result
 
 
+async def _every_tool(provider: Any, failures: list[Exception]) -> list[Any]:
+    """Return the tools of a FastMCP server, also those hidden from the client; add what failed to `failures`."""
+    inner = [getattr(provider, name) for name in ("server", "_inner") if hasattr(provider, name)]  # mounted, renamed
+    inner = getattr(provider, "providers", inner)
+    tools = [tool for each in inner for tool in await _every_tool(each, failures)]
+    try:
+        if not inner:
+            return list(await provider.list_tools())
+        catalog = _module("fastmcp.server.transforms.catalog").CatalogTransform
+        for transform in provider.transforms:  # the tools behind a catalog can still be called
+            tools = [*(tools if isinstance(transform, catalog) else ()), *await transform.list_tools(tools)]
+    except Exception as error:  # noqa: BLE001  a proxy whose server is away; FastMCP lists the other tools
+        failures.append(error)
+    return tools
+
+
 def _client() -> str:
     """Return the caller from the server's authentication, because in new protocols a session lasts for one call."""
     token = _module("mcp.server.auth.middleware.auth_context").get_access_token()
@@ -86,15 +94,13 @@ def _client() -> str:
 
 
 @asynccontextmanager
-async def _beating(send: Callable[[float, str], Awaitable[Any]]) -> AsyncGenerator[None]:
+async def _beating(report_progress: Callable[..., Awaitable[Any]]) -> AsyncGenerator[None]:
     """Send progress while a call waits, which resets the timeout of clients that asked for progress."""
 
     async def beat() -> None:
-        count = 0
-        while True:
-            count += 1
+        for number in count(1):
             with suppress(OSError, RuntimeError):
-                await send(count / 1e6, "waiting for a person")
+                await report_progress(number / 1e6, message="waiting for a person")
             await asyncio.sleep(_BEAT)
 
     task = asyncio.create_task(beat())
@@ -105,54 +111,52 @@ async def _beating(send: Callable[[float, str], Awaitable[Any]]) -> AsyncGenerat
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _blocks(result: Any) -> list[Any]:
-    return [_types().CallToolResult(content=[block]).content[0] for block in result["content"]]
-
-
 def _words(text: str) -> list[Any]:
-    return [_types().TextContent(type="text", text=text)] if text else []
+    return [_module("mcp_types").TextContent(type="text", text=text)] if text else []
 
 
 async def _through(
-    calls: _Calls, name: str, arguments: dict[str, Any], tool: Mapping[str, Any],
-    run: Callable[[dict[str, Any]], Awaitable[Any]], make: Callable[..., Any],
+    calls: _Calls, name: str, arguments: dict[str, Any], about: Mapping[str, Any],
+    run: Callable[[dict[str, Any]], Awaitable[Any]], kind: Any,
 ) -> Any:  # fmt: skip
-    """Hold and run a call, and return the result of `make` for its content, structured content and error flag."""
+    """Hold and run a call, and return its result, which is of the class `kind` if the tool did not make it."""
     ran: list[Any] = []
 
     async def execute(approved: dict[str, Any]) -> Any:
         result = await run(approved)
         ran.append(result)
         if getattr(result, "is_error", False):
-            raise _ToolFailed("; ".join(str(getattr(block, "text", block)) for block in result.content))
-        # The stored form of a result.
+            raise ToolFailed("; ".join(str(getattr(block, "text", block)) for block in result.content))
         blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
-        return {"content": blocks, "structured": result.structured_content}
+        return {"content": blocks, "structured": result.structured_content}  # what the store keeps
 
     try:
-        result = await calls.take(name, arguments, execute, tool)
-    except _ToolFailed:
+        result = await calls.take(name, arguments, execute, about)
+    except ToolFailed:
         return ran[0]
     except KeyReusedError as error:
-        return make(_words(str(error)), None, is_error=True)
+        return kind(content=_words(str(error)), is_error=True)
     if not result.has_run:
-        return make(_words(result.text), None, is_error=True)
+        return kind(content=_words(result.text), is_error=True)
     if ran and not result.words:
         return ran[0]
-    return make([*_words(result.words), *_blocks(result.value)], result.value["structured"], is_error=False)
+    content = [*_words(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
+    return kind(content=content, structured_content=result.value["structured"], is_error=False)
 
 
-try:
-    _Middleware: Any = importlib.import_module("fastmcp.server.middleware").Middleware
-except ImportError:  # the official SDK alone
-    _Middleware = object
+_Middleware: Any = object
+with suppress(ImportError):  # the official SDK alone
+    _Middleware = importlib.import_module("fastmcp.server.middleware").Middleware
 
 
 class ApprovalMiddleware(_Middleware):
     """Holds calls of a FastMCP server's tools: `FastMCP(…, middleware=[ApprovalMiddleware(["refund"])])`.
 
+    While no tool matches one of the names, `tools/list` is an error and no call runs. If a proxied server is away, the
+    name is only warned about, and no call runs whose tool has a similar name.
+
     Args:
-        tools: Names or patterns (`"delete_*"`) of the tools to hold; by default all.
+        tools: Names or patterns (`"delete_*"`) of the tools to hold, as the server lists them; by default all.
         wait: `block` waits in the call, with progress notifications. `ticket` answers at once that a person must
             approve, and the same call made again finds the decision. `auto` blocks for `patience`, then sends a ticket.
         patience: Seconds; keep it below your clients' timeout.
@@ -166,25 +170,42 @@ class ApprovalMiddleware(_Middleware):
     ) -> None:  # fmt: skip
         self._calls = _Calls(tools, wait, patience, options)
 
+    async def on_list_tools(self, context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Check the names of the tools to hold, and list the tools."""
+        await self._holds("", context.fastmcp_context.fastmcp)
+        return await call_next(context)
+
     async def on_call_tool(self, context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Hold a call, and run it once it is approved."""
-        message, here = context.message, context.fastmcp_context
-        if not self._calls.holds(message.name):
+        message, here, kind = context.message, context.fastmcp_context, _module("fastmcp.tools.base").ToolResult
+        try:
+            is_held = await self._holds(message.name, here.fastmcp)
+        except ConfigError as error:
+            return kind(content=_words(not_run(message.name, str(error))), is_error=True)
+        if not is_held:
             return await call_next(context)
 
         async def run(approved: dict[str, Any]) -> Any:
             return await call_next(context.copy(message=message.model_copy(update={"arguments": approved})))
 
-        def make(content: list[Any], structured: Any, *, is_error: bool) -> Any:
-            kind = _module("fastmcp.tools.base").ToolResult
-            return kind(content=content, structured_content=structured, is_error=is_error)
-
         tool = await here.fastmcp.get_tool(message.name)
         if tool is None:
-            return make(_words(not_run(message.name, _UNKNOWN)), None, is_error=True)
+            return kind(content=_words(not_run(message.name, _UNKNOWN)), is_error=True)
         about = {"schema": tool.parameters, "description": tool.description}
-        async with _beating(lambda progress, text: here.report_progress(progress, message=text)):
-            return await _through(self._calls, message.name, dict(message.arguments or {}), about, run, make)
+        async with _beating(here.report_progress):
+            return await _through(self._calls, message.name, dict(message.arguments or {}), about, run, kind)
+
+    async def _holds(self, name: str, server: Any) -> bool:
+        async def list_names() -> tuple[set[str], set[str], bool]:
+            visible, failures = set[str](), list[Exception]()
+            every = {tool.name for tool in await _every_tool(server, failures)}
+            with suppress(Exception):  # as in `_every_tool`
+                visible |= {tool.name for tool in await server.list_tools(run_middleware=False)}
+                # Not every provider lists the tools that it finds by name.
+                visible |= {each for each in self._calls.names or () if await server.get_tool(each) is not None}
+            return visible, every, not failures
+
+        return await self._calls.holds_in(name, list_names)
 
 
 class ServerApproval:
@@ -204,28 +225,26 @@ class ServerApproval:
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Hold tool calls; pass all other messages."""
         params: dict[str, Any] = dict(ctx.params or {})
-        name, arguments = params.get("name"), params.get("arguments")
-        if ctx.method != "tools/call" or not isinstance(name, str) or not self._calls.holds(name):
+        name, arguments, kind = params.get("name"), params.get("arguments"), _module("mcp_types").CallToolResult
+        if ctx.method not in {"tools/call", "tools/list"}:
             return await call_next(ctx)
         tools: dict[str, Any] = {tool.name: tool for tool in await self._server.list_tools()}
+        try:
+            is_held = self._calls.holds(str(name or ""), tools)
+        except ConfigError as error:
+            if ctx.method == "tools/list":
+                raise
+            return kind(content=_words(not_run(str(name), str(error))), is_error=True)
+        if ctx.method == "tools/list" or not is_held or not isinstance(name, str):
+            return await call_next(ctx)
         if name not in tools or not isinstance(arguments, dict | None):
             why = "its arguments are not an object" if name in tools else _UNKNOWN
-            return _types().CallToolResult(content=_words(not_run(name, why)), is_error=True)
-        token = cast("dict[str, Any]", params.get("_meta") or {}).get("progressToken")
+            return kind(content=_words(not_run(name, why)), is_error=True)
 
         async def run(approved: dict[str, Any]) -> Any:
             result = await call_next(replace(ctx, params={**params, "arguments": approved}))
-            return _types().CallToolResult.model_validate(result) if isinstance(result, dict) else result
-
-        def make(content: list[Any], structured: Any, *, is_error: bool) -> Any:
-            return _types().CallToolResult(content=content, structured_content=structured, is_error=is_error)
-
-        async def send(progress: float, text: str) -> None:
-            if token is not None:
-                await ctx.session.send_progress_notification(
-                    token, progress, message=text, related_request_id=ctx.request_id
-                )
+            return kind.model_validate(result) if isinstance(result, dict) else result
 
         about = {"schema": tools[name].input_schema, "description": tools[name].description}
-        async with _beating(send):
-            return await _through(self._calls, name, cast("dict[str, Any]", arguments or {}), about, run, make)
+        async with _beating(ctx.session.report_progress):
+            return await _through(self._calls, name, cast("dict[str, Any]", arguments or {}), about, run, kind)

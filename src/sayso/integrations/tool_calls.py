@@ -369,6 +369,9 @@ class Call(NamedTuple):
     words: str = ""
 
 
+ListNames = Callable[[], Awaitable[tuple[Collection[str], Collection[str], bool]]]
+
+
 class HeldTools:
     """The tools that an adapter holds.
 
@@ -383,7 +386,7 @@ class HeldTools:
         if isinstance(tools, str):
             raise ConfigError(f"tools= takes a list of names or patterns, not {tools!r}")
         self.names = None if tools is None else tuple(tools)
-        self._warned = set[str]()
+        self._warned, self._matched = set[str](), set[str]()
 
     def unmatched(self, known: Collection[str]) -> list[str]:
         """Return the patterns that match none of the `known` tools, because they may be misspelt."""
@@ -418,6 +421,24 @@ class HeldTools:
         if near:
             raise ConfigError(f"{name} is not among the tools to hold, but {near[0]!r} is, which no known tool matches")
         return is_held
+
+    async def holds_in(self, name: str, list_names: ListNames) -> bool:
+        """Do the same as `holds`, and list the tools in every call until each pattern has matched one.
+
+        Args:
+            name: The tool; an empty name only checks the patterns.
+            list_names: Returns the names of the tools that the caller may see, the names of those hidden from it, which
+                no error lists, and whether there are no others.
+
+        Raises:
+            ConfigError: A pattern seems to be misspelt; nothing was asked or run.
+        """
+        if not self.unmatched(self._matched):
+            return self.holds(name)
+        visible, hidden, is_every = await list_names()
+        self._matched |= {each for each in {*visible, *hidden} if self.holds(each)}
+        known = {*visible, *self._matched}
+        return self.holds(name, known if is_every else {*known, name}, or_more=not is_every)
 
 
 class ToolHook(HeldTools):

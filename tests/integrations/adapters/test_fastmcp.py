@@ -7,6 +7,7 @@ has no agent, so a client plays the model: it makes the calls of a turn at once,
 from __future__ import annotations
 
 import asyncio
+import importlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -249,6 +250,143 @@ def test_options_that_cannot_be_used_are_refused() -> None:
         ApprovalMiddleware("refund")
     with pytest.raises(TypeError, match="quorums"):
         ApprovalMiddleware(quorums=2)  # type: ignore[call-arg]
+
+
+async def told_to(client: Any, *tools: str) -> list[str]:
+    results = [await client.call_tool(tool, {"order_id": "A-1"}, raise_on_error=False) for tool in tools]
+    return [text(result) for result in results]
+
+
+def lookup(order_id: str) -> str:
+    """Look an order up."""
+    return f"{order_id} was paid twice"
+
+
+def test_name_that_no_tool_has_is_an_error_of_the_list_and_of_each_call(kind: str, memory: Store) -> None:
+    ran = list[str]()
+
+    def refund(order_id: str) -> str:
+        ran.append(order_id)
+        return "refunded"
+
+    server = server_of(kind, ["refnd"], [refund, lookup])
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            with pytest.raises(Exception, match="Internal server error"):
+                await client.list_tools()
+            told = await told_to(client, "refund", "lookup", "refnd")
+            server.tool(name="refnd")(refund)  # a tool that comes later
+            assert len(await client.list_tools()) == 3
+            return [*told, *await told_to(client, "lookup")]
+
+    *refused, passed = asyncio.run(main())
+    assert all("there is no tool 'refnd' to hold, only lookup, refund" in words for words in refused)
+    assert (len(refused), passed, ran, everything(memory)) == (3, "A-1 was paid twice", [], [])
+
+
+def hidden(server: Any) -> None:
+    server.disable(names={"refund"})
+
+
+def behind_a_catalog(server: Any) -> None:
+    server.add_transform(importlib.import_module("fastmcp.server.transforms.search").RegexSearchTransform())
+
+
+def for_others(server: Any) -> None:
+    server.local_provider.remove_tool("refund")
+    server.tool(name="refund", auth=lambda _: False)(lambda: None)
+
+
+@pytest.mark.parametrize("hide", [hidden, behind_a_catalog, for_others])
+@pytest.mark.parametrize("names", [["refund"], ["ref*"]])
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_name_of_a_tool_that_the_client_is_not_shown_is_no_error(
+    hide: Callable[[Any], None], names: list[str], is_mounted: bool, memory: Store
+) -> None:
+    server = shop = fastmcp.FastMCP("shop")
+    shop.tool(name="refund")(lambda: None)
+    shop.tool()(lookup)
+    hide(shop)
+    if is_mounted:
+        server = fastmcp.FastMCP("all")
+        server.mount(shop, namespace="shop")
+        names = [f"shop_{name}" for name in names]
+    server.add_middleware(ApprovalMiddleware(names))
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            assert await client.list_tools()
+            return await told_to(client, "shop_lookup" if is_mounted else "lookup")
+
+    assert asyncio.run(main()) == ["A-1 was paid twice"]
+    assert everything(memory) == []
+
+
+def test_name_of_a_tool_that_its_provider_finds_and_does_not_list_is_no_error(memory: Store) -> None:
+    providers, tools = importlib.import_module("fastmcp.server.providers"), importlib.import_module("fastmcp.tools")
+
+    class Finds(providers.Provider):
+        async def _get_tool(self, name: str, _: Any = None) -> Any:
+            return tools.Tool.from_function(lambda: None, name=name) if name == "refund" else None
+
+    server = fastmcp.FastMCP("shop", providers=[Finds()], middleware=[ApprovalMiddleware(["refund"])])
+    server.tool()(lookup)
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            return await told_to(client, "lookup")
+
+    assert asyncio.run(main()) == ["A-1 was paid twice"]
+
+
+def test_name_without_the_namespace_of_a_mounted_server_is_an_error(memory: Store) -> None:
+    server, shop = fastmcp.FastMCP("all", middleware=[ApprovalMiddleware(["lookup"])]), fastmcp.FastMCP("shop")
+    shop.tool()(lookup)
+    server.mount(shop, namespace="shop")
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            return await told_to(client, "shop_lookup")
+
+    (told,) = asyncio.run(main())
+    assert "there is no tool 'lookup' to hold, only shop_lookup" in told
+
+
+def test_name_that_a_proxied_server_may_have_is_warned_about_and_stops_a_similar_call(memory: Store) -> None:
+    ran = list[str]()
+
+    def refund(order_id: str) -> str:
+        ran.append(order_id)
+        return "refunded"
+
+    bank, is_away = fastmcp.FastMCP("bank"), [True]
+    bank.tool()(refund)
+
+    def connect() -> Any:
+        if is_away:
+            raise ConnectionError("the bank is away")
+        return fastmcp.Client(bank)
+
+    proxy = importlib.import_module("fastmcp.server.providers.proxy").ProxyProvider(connect, cache_ttl=0)
+    shop = fastmcp.FastMCP("shop", providers=[proxy])
+    server = fastmcp.FastMCP("all", middleware=[ApprovalMiddleware(["refnd"])])
+    server.tool()(lookup)
+    server.mount(shop)  # which itself skips a provider that fails
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"):
+                assert [tool.name for tool in await client.list_tools()] == ["lookup"]
+            told = await told_to(client, "lookup", "refund")  # a second warning would be an error
+            is_away.clear()
+            return [*told, *await told_to(client, "refund", "lookup")]
+
+    passed, near, *others = asyncio.run(main())
+    assert passed == "A-1 was paid twice"
+    assert "refund is not among the tools to hold, but 'refnd' is" in near
+    assert all("there is no tool 'refnd' to hold, only lookup, refund" in words for words in others)
+    assert (ran, everything(memory)) == ([], [])
 
 
 def test_example_waits_and_refunds_what_was_approved(place: Path) -> None:
