@@ -22,6 +22,7 @@ from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.commands import ask_question, ask_refund, get, sayso
+from tests.support.evidence import as_somebody_with_the_file
 
 
 @pytest.fixture(autouse=True)
@@ -333,3 +334,20 @@ def test_an_argument_that_is_no_text_is_refused() -> None:
     )
     assert (done.returncode, b"not valid UTF-8" in done.stderr) == (2, True)
     assert get(request.id).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    "altered",
+    ["at = 9223372036854775807", "at = 'then'", "by = x'ff'", "event = x'ff'", "detail = x'00'",
+     f"detail = '{'[' * 100_000}'"],
+    ids=["at-huge", "at-text", "by-bytes", "event-bytes", "detail-bytes", "detail-deep"],
+)  # fmt: skip
+def test_an_altered_row_of_the_journal_is_shown_and_never_a_traceback(store: Store, altered: str) -> None:
+    request = ask_refund()
+    with as_somebody_with_the_file(Path(store.url.removeprefix("sqlite:///"))) as connection:
+        connection.execute(f"UPDATE journal SET {altered}")  # noqa: S608  our own words
+    for words in (["log"], ["log", "--json"], ["show", request.id], ["show", request.id, "--json"]):
+        done = sayso(*words)
+        assert done.code == 0, done.err
+        assert done.out
+    assert sayso("log", "--verify").code == 1

@@ -19,6 +19,7 @@ def row(event: str, channel: str = "web", by: str = "local:ada", **detail: Any) 
     ("entry", "sentence"),
     [
         (row("asked", "program", "program:agent.py", tool="m:pay"), "agent.py asked"),
+        (row("claimed")._replace(by=7), "7 claimed it"),  # pyright: ignore[reportArgumentType]  an altered row
         (
             row("asked", "program", "program:bot", on_behalf_of="local:kim, sso:lee"),
             "bot asked; on behalf of kim, sso:lee",

@@ -35,7 +35,7 @@ from sayso.clock import instant, microseconds, written
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import dumps
 from sayso.model.ids import shown_digest
-from sayso.model.journal import KINDS, Entry, Trail, chained, ended_at, first_link
+from sayso.model.journal import KINDS, Entry, Trail, chained, ended_at, first_link, showable
 from sayso.model.request import FINAL, LIVE, Call, Question, Request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunState
@@ -104,13 +104,18 @@ def _entry_detail(entry: Entry) -> dict[str, Any]:
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
-    """Return a row of the journal as JSON values; an altered `detail` that is not JSON stays a string."""
+    """Return a row of the journal as JSON values; an altered `at` or `detail` without such a value stays a string."""
+    entry = showable(entry)
+    try:
+        at = written(instant(entry.at))
+    except (OverflowError, TypeError):
+        at = str(entry.at)
     try:
         detail = json.loads(entry.detail)
-    except ValueError:
+    except (RecursionError, TypeError, ValueError):
         detail = entry.detail
     return {
-        "run": entry.run_id, "seq": entry.seq, "at": written(instant(entry.at)), "request": entry.request_id or None,
+        "run": entry.run_id, "seq": entry.seq, "at": at, "request": entry.request_id or None,
         "event": entry.event, "by": entry.by, "channel": entry.channel, "detail": detail, "link": entry.link,
     }  # fmt: skip
 

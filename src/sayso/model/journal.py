@@ -51,6 +51,12 @@ KINDS = (str, int, int, str, str, str, str, str, str)
 """The types of `Entry`'s fields. They are checked because a database may return other types."""
 
 
+def showable(entry: Entry) -> Entry:
+    """Return an entry with texts in place of values of other types, which only an altered row has."""
+    fields: list[Any] = [value if type(value) is kind else str(value) for value, kind in zip(entry, KINDS, strict=True)]
+    return Entry(*fields)
+
+
 class Head(NamedTuple):
     """A position in a chain, usually its newest row.
 

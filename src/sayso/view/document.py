@@ -11,7 +11,7 @@ from typing import Any, cast
 from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.grant import BudgetUse, Grant
-from sayso.model.journal import Entry
+from sayso.model.journal import Entry, showable
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Identity
@@ -171,7 +171,8 @@ def moment(at: datetime) -> str:
 
 def event_rows(entries: Iterable[Entry]) -> list[str]:
     """Render rows of the journal: time, event, actor and details; event and actor are aligned in columns."""
-    rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in entries]
+    shown = map(showable, entries)
+    rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in shown]
     usual, most = _EVENT_ROOM
     pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
     return [_row(entry, padded(event, pad)) for entry, event in rows]

@@ -22,7 +22,7 @@ from sayso import errors
 from sayso.clock import instant, now, written
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK
-from sayso.model.journal import Entry
+from sayso.model.journal import Entry, showable
 from sayso.model.lifecycle import is_due
 from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
 from sayso.model.rendering import brief, is_light
@@ -320,6 +320,7 @@ def last_undone(entries: Iterable[Entry]) -> dict[str, str] | None:
 
 def _happened(entry: Entry) -> dict[str, str]:
     """Return a row of the journal as a sentence."""
+    entry = showable(entry)
     try:
         at, detail = instant(entry.at), json.loads(entry.detail)
     except (OverflowError, RecursionError, TypeError, ValueError):
