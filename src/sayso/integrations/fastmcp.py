@@ -44,17 +44,26 @@ class _Calls(ToolHook):
         self._own_run = new_run_id()
         self._delivered: Counter[str] = Counter()
 
-    async def take(
-        self, name: str, arguments: dict[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
-        about: Mapping[str, Any],
-    ) -> ToolResult:  # fmt: skip
-        """Hold a call and run it; a ticket is a result with `has_run` False."""
+    async def through(
+        self, name: str, arguments: dict[str, Any], about: Mapping[str, Any],
+        run: Callable[[dict[str, Any]], Awaitable[Any]], kind: Any,
+    ) -> Any:  # fmt: skip
+        """Hold and run a call, and return its result, which is of the class `kind` if the tool did not make it."""
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         number = self._delivered[digest]
         key = new_token() if self._timeout is None else f"{digest}-{number}"  # nobody comes back to a call that waits
         options = tool_calls.options_of(self._options, key=key, run=self._own_run, **about)
-        is_over = True
+        ran, is_over = list[Any](), True
+
+        async def execute(approved: dict[str, Any]) -> Any:
+            made = await run(approved)
+            ran.append(made)
+            if getattr(made, "is_error", False):
+                raise ToolFailed("; ".join(str(getattr(block, "text", block)) for block in made.content))
+            blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in made.content]
+            return {"content": blocks, "structured": made.structured_content}  # what the store keeps
+
         try:
             result = await acall_tool(name, arguments, execute, options, timeout=self._timeout)
             is_over = result.has_run  # a refusal also answers later equal calls
@@ -65,10 +74,19 @@ class _Calls(ToolHook):
                 " other work first; the repeated call returns the result, and nobody is asked twice.",
                 has_run=False,
             )
+        except ToolFailed:
+            return ran[0]
+        except KeyReusedError as error:
+            result = ToolResult(str(error), has_run=False)
         finally:
             if is_over:  # from now on an equal call is a new one
                 self._delivered[digest] = max(self._delivered[digest], number + 1)
-        return result
+        if not result.has_run:
+            return kind(content=_words(result.text), is_error=True)
+        if ran and not result.words:
+            return ran[0]
+        content = [*_words(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
+        return kind(content=content, structured_content=result.value["structured"], is_error=False)
 
 
 async def _every_tool(provider: Any, failures: list[Exception]) -> list[Any]:
@@ -113,35 +131,6 @@ async def _beating(report_progress: Callable[..., Awaitable[Any]]) -> AsyncGener
 
 def _words(text: str) -> list[Any]:
     return [_module("mcp_types").TextContent(type="text", text=text)] if text else []
-
-
-async def _through(
-    calls: _Calls, name: str, arguments: dict[str, Any], about: Mapping[str, Any],
-    run: Callable[[dict[str, Any]], Awaitable[Any]], kind: Any,
-) -> Any:  # fmt: skip
-    """Hold and run a call, and return its result, which is of the class `kind` if the tool did not make it."""
-    ran: list[Any] = []
-
-    async def execute(approved: dict[str, Any]) -> Any:
-        result = await run(approved)
-        ran.append(result)
-        if getattr(result, "is_error", False):
-            raise ToolFailed("; ".join(str(getattr(block, "text", block)) for block in result.content))
-        blocks = [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in result.content]
-        return {"content": blocks, "structured": result.structured_content}  # what the store keeps
-
-    try:
-        result = await calls.take(name, arguments, execute, about)
-    except ToolFailed:
-        return ran[0]
-    except KeyReusedError as error:
-        return kind(content=_words(str(error)), is_error=True)
-    if not result.has_run:
-        return kind(content=_words(result.text), is_error=True)
-    if ran and not result.words:
-        return ran[0]
-    content = [*_words(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
-    return kind(content=content, structured_content=result.value["structured"], is_error=False)
 
 
 _Middleware: Any = object
@@ -193,7 +182,7 @@ class ApprovalMiddleware(_Middleware):
             return kind(content=_words(not_run(message.name, _UNKNOWN)), is_error=True)
         about = {"schema": tool.parameters, "description": tool.description}
         async with _beating(here.report_progress):
-            return await _through(self._calls, message.name, dict(message.arguments or {}), about, run, kind)
+            return await self._calls.through(message.name, dict(message.arguments or {}), about, run, kind)
 
     async def _holds(self, name: str, server: Any) -> bool:
         async def list_names() -> tuple[set[str], set[str], bool]:
@@ -247,4 +236,4 @@ class ServerApproval:
 
         about = {"schema": tools[name].input_schema, "description": tools[name].description}
         async with _beating(ctx.session.report_progress):
-            return await _through(self._calls, name, cast("dict[str, Any]", arguments or {}), about, run, kind)
+            return await self._calls.through(name, cast("dict[str, Any]", arguments or {}), about, run, kind)
