@@ -16,7 +16,7 @@ from sayso.integrations import fastmcp
 def library(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = SimpleNamespace(
         ToolResult=SimpleNamespace, CallToolResult=SimpleNamespace, TextContent=SimpleNamespace,
-        get_access_token=lambda: None,
+        get_access_token=lambda: None, parse_hashed_backend_name=lambda _: None,
     )  # fmt: skip
     monkeypatch.setattr(fastmcp, "_module", lambda _name: kinds)
     sayso.configure(store="memory:")
@@ -53,7 +53,7 @@ def test_a_held_call_that_cannot_be_asked_about_is_not_passed_on(name: str, argu
 
 def test_two_equal_calls_at_once_are_two_requests_and_both_run() -> None:
     async def get_tool(_name: str) -> Any:
-        return SimpleNamespace(parameters={"type": "object"}, description=None)
+        return SimpleNamespace(name="refund", parameters={"type": "object"}, description=None)
 
     async def report_progress(*_: Any, **__: Any) -> None: ...
 

@@ -167,22 +167,33 @@ class ApprovalMiddleware(_Middleware):
     async def on_call_tool(self, context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Hold a call, and run it once it is approved."""
         message, here, kind = context.message, context.fastmcp_context, _module("fastmcp.tools.base").ToolResult
+        tool = await self._tool(here.fastmcp, message.name)
+        name = message.name if tool is None else tool.name
         try:
-            is_held = await self._holds(message.name, here.fastmcp)
+            is_held = await self._holds(name, here.fastmcp)
         except ConfigError as error:
-            return kind(content=_words(not_run(message.name, str(error))), is_error=True)
+            return kind(content=_words(not_run(name, str(error))), is_error=True)
         if not is_held:
             return await call_next(context)
 
         async def run(approved: dict[str, Any]) -> Any:
             return await call_next(context.copy(message=message.model_copy(update={"arguments": approved})))
 
-        tool = await here.fastmcp.get_tool(message.name)
         if tool is None:
-            return kind(content=_words(not_run(message.name, _UNKNOWN)), is_error=True)
+            return kind(content=_words(not_run(name, _UNKNOWN)), is_error=True)
         about = {"schema": tool.parameters, "description": tool.description}
         async with _beating(here.report_progress):
-            return await self._calls.through(message.name, dict(message.arguments or {}), about, run, kind)
+            return await self._calls.through(name, dict(message.arguments or {}), about, run, kind)
+
+    async def _tool(self, server: Any, name: str) -> Any:
+        """Return a tool by the name that the server lists, or by the name with a hash that its apps can call."""
+        tool = await server.get_tool(name)
+        hashed = _module("fastmcp.server.providers.addressing").parse_hashed_backend_name(name)
+        if tool is None and hashed is not None:
+            every = await _every_tool(server, [])
+            own = [each for each in every if f"'tool_hash': '{hashed[0]}'" in str(each.meta)]  # at any depth
+            tool = max(own, key=lambda each: self._calls.holds(each.name), default=None)  # of an app mounted twice
+        return tool
 
     async def _holds(self, name: str, server: Any) -> bool:
         async def list_names() -> tuple[set[str], set[str], bool]:

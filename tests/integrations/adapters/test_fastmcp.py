@@ -340,6 +340,37 @@ def test_name_of_a_tool_that_its_provider_finds_and_does_not_list_is_no_error(me
     assert asyncio.run(main()) == ["A-1 was paid twice"]
 
 
+@pytest.mark.parametrize("is_mounted", [False, True])
+def test_call_by_the_name_with_a_hash_that_apps_use_is_held(is_mounted: bool, memory: Store) -> None:
+    app, ran = fastmcp.FastMCPApp("till"), list[str]()
+
+    def refund(order_id: str) -> str:
+        ran.append(order_id)
+        return "refunded"
+
+    app.tool()(refund)
+    app.tool()(lookup)
+    server = shop = fastmcp.FastMCP("shop", providers=[app])
+    held = "refund"
+    if is_mounted:
+        server, held = fastmcp.FastMCP("all"), "shop_refund"
+        server.mount(shop, namespace="shop")
+    server.add_middleware(ApprovalMiddleware([held], wait="ticket"))
+    hashed = importlib.import_module("fastmcp.server.providers.addressing").hashed_backend_name
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            first = await told_to(client, hashed("till", "lookup"), hashed("till", "refund"), held)
+            assert ran == []
+            (request,) = pending(memory)
+            assert request.call.name == held
+            approve()(request)
+            return [*first, *await told_to(client, hashed("till", "refund"))]
+
+    free, ticket, again, done = asyncio.run(main())
+    assert (free, again, done, ran) == ("A-1 was paid twice", ticket, "refunded", ["A-1"])
+
+
 def test_name_without_the_namespace_of_a_mounted_server_is_an_error(memory: Store) -> None:
     server, shop = fastmcp.FastMCP("all", middleware=[ApprovalMiddleware(["lookup"])]), fastmcp.FastMCP("shop")
     shop.tool()(lookup)
