@@ -36,18 +36,30 @@ class ApprovalWorkbench(_core.Workbench):
         self._workbench, self._hook = workbench, ToolHook(tools, options)
 
     async def list_tools(self) -> Any:
-        """Return the tools of the workbench."""
+        """Return the tools of the workbench.
+
+        Raises:
+            ConfigError: None of them matches a name of a tool to hold.
+        """
         task, (last, before) = asyncio.current_task(), _tasks.get()
         _tasks.set((task, before if last is task else last))  # called in the agent's run, and again in each call
-        return await self._workbench.list_tools()
+        tools = await self._workbench.list_tools()
+        if tools:
+            self._hook.check([tool["name"] for tool in tools])
+        return tools
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None,
         call_id: str | None = None,
     ) -> Any:  # fmt: skip
         """Run a call once it is approved; a refusal becomes its result, marked as an error."""
-        tools = {tool["name"]: tool for tool in await self.list_tools()}
-        if not self._hook.holds(name, tools):
+        try:
+            tools = {tool["name"]: tool for tool in await self.list_tools()}
+            is_held = self._hook.holds(name, tools or [name], or_more=not tools)  # a workbench may list its tools later
+        except Exception as error:  # noqa: BLE001  an assistant would hang if this raised
+            why = [_core.TextResultContent(content=not_run(name, str(error)))]
+            return _core.ToolResult(name=name, result=why, is_error=True)
+        if not is_held:
             return await self._workbench.call_tool(name, arguments, cancellation_token, call_id)
 
         async def execute(approved: dict[str, Any]) -> Any:
@@ -67,7 +79,7 @@ class ApprovalWorkbench(_core.Workbench):
             if task is not None:
                 task.add_done_callback(lambda _: waiting.cancel())
         await asyncio.wait([waiting])
-        if waiting.cancelled() or waiting.exception() is not None:  # an assistant would hang if this raised
+        if waiting.cancelled() or waiting.exception() is not None:  # as above
             why = "the run was cancelled" if waiting.cancelled() else str(waiting.exception())
             result = ToolResult(not_run(name, why), has_run=False)
         else:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import pytest
+
 import sayso
+from sayso.errors import ConfigError
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters import suite
@@ -63,7 +67,7 @@ class ScriptedModel(ChatCompletionClient):
         return 1_000
 
 
-def agent_of(scene: Scene, *, nested: bool = False) -> Any:
+def agent_of(scene: Scene, *, nested: bool = False, held: Sequence[str] = HELD[:2]) -> Any:
     tools = [FunctionTool(each, description=each.__doc__) for each in (scene.refund, scene.fail, scene.lookup)]
     if scene.nested and not nested:
 
@@ -71,7 +75,7 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
             return str((await agent_of(scene, nested=True).run(task=task)).messages[-1].content)
 
         tools.append(FunctionTool(delegate, description="Hand a task to another agent."))
-    workbench = ApprovalWorkbench(StaticWorkbench(tools), HELD[:2], **scene.options)
+    workbench = ApprovalWorkbench(StaticWorkbench(tools), held, **scene.options)
     model = ScriptedModel(scene, nested=nested)
     return AssistantAgent("shop", model_client=model, workbench=workbench, max_tool_iterations=9)
 
@@ -104,3 +108,31 @@ class TestAutoGen(AdapterSuite):
         asyncio.run(main())
         assert [request.state for request in everything(memory)] == [State.CANCELLED]
         assert scene.effects == []
+
+    def test_name_that_no_tool_has_ends_the_run(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block")
+
+        async def main() -> None:
+            async with asyncio.timeout(suite.PATIENCE):
+                with pytest.raises(ConfigError, match="no tool 'refnd' to hold, only fail, lookup, refund"):
+                    await agent_of(scene, held=["refnd"]).run(task="go")
+
+        asyncio.run(main())
+        assert (scene.effects, everything(memory)) == ([], [])
+
+    def test_name_that_a_later_tool_may_have_is_warned_about_and_stops_a_similar_call(self, memory: Store) -> None:
+        scene = Scene([], "block")
+
+        class Later(StaticWorkbench):
+            async def list_tools(self) -> Any:
+                return []
+
+        tools = [FunctionTool(scene.refund, description="Refund an order.")]
+
+        async def main() -> Any:
+            return await ApprovalWorkbench(Later(tools), ["refnd"]).call_tool("refund", {"order_id": "A-1"})
+
+        with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"):
+            result = asyncio.run(main())
+        assert "refund is not among the tools to hold, but 'refnd' is" in result.to_text()
+        assert (result.is_error, scene.effects, everything(memory)) == (True, [], [])
