@@ -33,7 +33,8 @@ class ApprovalMiddleware(_maf.FunctionMiddleware):
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         """Run a call once it is approved; a refusal becomes its result."""
         tool = context.function
-        if not self._hook.holds(tool.name, [each.name for each in context.tools or () if hasattr(each, "name")]):
+        listed = [each.name for each in context.tools or () if hasattr(each, "name")]  # a client's tools may be no list
+        if not self._hook.holds(tool.name, [tool.name, *listed], or_more=not listed):
             return await call_next()
 
         async def execute(approved: dict[str, Any]) -> Any:

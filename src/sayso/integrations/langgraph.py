@@ -62,7 +62,8 @@ class ApprovalMiddleware(_Middleware):
 
     def _holds(self, request: Any) -> bool:
         known = {tool.name for tool in getattr(request.runtime, "tools", None) or ()}
-        return self._tools.holds(request.tool_call["name"], known)
+        name = request.tool_call["name"]
+        return self._tools.holds(name, known or {name}, or_more=not known)  # middleware may add all tools of an agent
 
     def _call(self, request: Any, handler: Any) -> _Call:
         return _Call(request.tool_call, request.tool, request.state, self._how, handler, request)

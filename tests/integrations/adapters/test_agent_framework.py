@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, ClassVar
 
+import pytest
+
+from sayso.errors import ConfigError
+from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, HELD, WORDS, AdapterSuite, BlockingDriver, Outcome, Scene
+from tests.integrations.adapters.suite import (
+    ANSWER,
+    HELD,
+    WORDS,
+    AdapterSuite,
+    BlockingDriver,
+    Outcome,
+    Scene,
+    everything,
+)
 
 maf: Any = framework("agent_framework", "agent_framework")
 
@@ -60,3 +74,23 @@ class AgentFrameworkDriver(BlockingDriver):
 
 class TestAgentFramework(AdapterSuite):
     driver: ClassVar = AgentFrameworkDriver()
+
+
+def test_name_that_no_tool_has_starts_nothing(memory: Store) -> None:
+    tools = [maf.tool(name=name)(lambda: None) for name in ("refund", "lookup")]
+    held = ApprovalMiddleware(["refnd"])
+
+    async def not_reached() -> None:
+        raise AssertionError("the call was passed on")
+
+    def call(**listed: Any) -> None:
+        asyncio.run(held.process(maf.FunctionInvocationContext(function=tools[0], arguments={}, **listed), not_reached))
+
+    with pytest.raises(ConfigError, match="no tool 'refnd' to hold, only lookup, refund"):
+        call(tools=tools)
+    with (
+        pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"),
+        pytest.raises(ConfigError, match="refund is not among the tools to hold, but 'refnd' is"),
+    ):
+        call()
+    assert everything(memory) == []

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
@@ -322,6 +323,18 @@ def test_tool_that_is_not_there_is_refused_when_it_is_to_be_held(memory: Store) 
     with pytest.raises(errors.ConfigError, match="refnud"):
         agent.invoke(ASKED)
     assert scene.effects == []
+
+
+def test_name_is_warned_about_and_stops_a_similar_call_where_the_tools_are_not_listed(memory: Store) -> None:
+    def not_reached(_: Any) -> Any:
+        raise AssertionError("the call was passed on")
+
+    request = SimpleNamespace(tool_call={"name": "refund", "args": {}, "id": "c1"}, runtime=SimpleNamespace(tools=[]))
+    with (
+        pytest.warns(RuntimeWarning, match="no known tool matches 'refnud'"),
+        pytest.raises(errors.ConfigError, match="refund is not among the tools to hold, but 'refnud' is"),
+    ):
+        ApprovalMiddleware(["refnud"]).wrap_tool_call(request, not_reached)
 
 
 def test_pattern_holds_the_tools_that_it_matches(memory: Store) -> None:
