@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Unpack, cast
 
+from sayso.errors import ConfigError
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import Call, ToolHook, framework
+from sayso.model.request import not_run
 
 _maf: Any = framework("agent_framework", "agent-framework", "Microsoft agent-framework")
 _flow: Any = framework("agent_framework.exceptions", "agent-framework", "Microsoft agent-framework")
@@ -34,7 +36,12 @@ class ApprovalMiddleware(_maf.FunctionMiddleware):
         """Run a call once it is approved; a refusal becomes its result."""
         tool = context.function
         listed = [each.name for each in context.tools or () if hasattr(each, "name")]  # a client's tools may be no list
-        if not self._hook.holds(tool.name, [tool.name, *listed], or_more=not listed):
+        try:
+            is_held = self._hook.holds(tool.name, [tool.name, *listed], or_more=not listed)
+        except ConfigError as error:  # of an exception, the model would only get that the function failed
+            context.result = not_run(tool.name, str(error))
+            return None
+        if not is_held:
             return await call_next()
 
         async def execute(approved: dict[str, Any]) -> Any:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sayso.errors import ConfigError
 from sayso.stores.base import Store
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import (
@@ -83,14 +82,12 @@ def test_name_that_no_tool_has_starts_nothing(memory: Store) -> None:
     async def not_reached() -> None:
         raise AssertionError("the call was passed on")
 
-    def call(**listed: Any) -> None:
-        asyncio.run(held.process(maf.FunctionInvocationContext(function=tools[0], arguments={}, **listed), not_reached))
+    def told(**listed: Any) -> str:
+        context = maf.FunctionInvocationContext(function=tools[0], arguments={}, **listed)
+        asyncio.run(held.process(context, not_reached))
+        return context.result
 
-    with pytest.raises(ConfigError, match="no tool 'refnd' to hold, only lookup, refund"):
-        call(tools=tools)
-    with (
-        pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"),
-        pytest.raises(ConfigError, match="refund is not among the tools to hold, but 'refnd' is"),
-    ):
-        call()
+    assert "there is no tool 'refnd' to hold, only lookup, refund" in told(tools=tools)
+    with pytest.warns(RuntimeWarning, match="no known tool matches 'refnd'"):
+        assert "refund is not among the tools to hold, but 'refnd' is" in told()
     assert everything(memory) == []
