@@ -167,12 +167,12 @@ class ApprovalMiddleware(_Middleware):
     async def on_call_tool(self, context: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Hold a call, and run it once it is approved."""
         message, here, kind = context.message, context.fastmcp_context, _module("fastmcp.tools.base").ToolResult
-        tool = await self._tool(here.fastmcp, message.name)
-        name = message.name if tool is None else tool.name
         try:
+            tool = await self._tool(here.fastmcp, message.name)
+            name = message.name if tool is None else tool.name
             is_held = await self._holds(name, here.fastmcp)
         except ConfigError as error:
-            return kind(content=_words(not_run(name, str(error))), is_error=True)
+            return kind(content=_words(not_run(message.name, str(error))), is_error=True)
         if not is_held:
             return await call_next(context)
 
@@ -190,18 +190,18 @@ class ApprovalMiddleware(_Middleware):
         tool = await server.get_tool(name)
         hashed = _module("fastmcp.server.providers.addressing").parse_hashed_backend_name(name)
         if tool is None and hashed is not None:
-            every = await _every_tool(server, [])
-            own = [each for each in every if f"'tool_hash': '{hashed[0]}'" in str(each.meta)]  # at any depth
-            tool = max(own, key=lambda each: self._calls.holds(each.name), default=None)  # of an app mounted twice
+            own = [each for each in await _every_tool(server, []) if f"'tool_hash': '{hashed[0]}'" in str(each.meta)]
+            if not own:
+                raise ConfigError(_UNKNOWN)  # a provider that lists nothing now may still run a tool to hold
+            tool = max(own, key=lambda each: self._calls.holds(each.name))  # of an app that is mounted twice
         return tool
 
     async def _holds(self, name: str, server: Any) -> bool:
         async def list_names() -> tuple[set[str], set[str], bool]:
             visible, failures = set[str](), list[Exception]()
             every = {tool.name for tool in await _every_tool(server, failures)}
-            with suppress(Exception):  # as in `_every_tool`
+            with suppress(Exception):  # as in `_every_tool`; not every provider lists the tools that it finds by name
                 visible |= {tool.name for tool in await server.list_tools(run_middleware=False)}
-                # Not every provider lists the tools that it finds by name.
                 visible |= {each for each in self._calls.names or () if await server.get_tool(each) is not None}
             return visible, every, not failures
 

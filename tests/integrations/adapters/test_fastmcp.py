@@ -371,6 +371,33 @@ def test_call_by_the_name_with_a_hash_that_apps_use_is_held(is_mounted: bool, me
     assert (free, again, done, ran) == ("A-1 was paid twice", ticket, "refunded", ["A-1"])
 
 
+def test_call_by_a_hash_that_no_listed_tool_has_is_refused(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    app, ran = fastmcp.FastMCPApp("till"), list[str]()
+
+    def refund(order_id: str) -> str:
+        ran.append(order_id)
+        return "refunded"
+
+    app.tool()(refund)
+    server = fastmcp.FastMCP("shop", providers=[app], middleware=[ApprovalMiddleware(["refund"], wait="ticket")])
+    server.tool()(lookup)
+    hashed = importlib.import_module("fastmcp.server.providers.addressing").hashed_backend_name
+    names_of = importlib.import_module("sayso.integrations.fastmcp")
+
+    async def nothing(provider: Any, failures: list[Exception]) -> list[Any]:
+        failures.append(OSError("the provider lists nothing now"))
+        return []
+
+    async def main() -> list[str]:
+        async with fastmcp.Client(server) as client:
+            monkeypatch.setattr(names_of, "_every_tool", nothing)
+            return await told_to(client, hashed("till", "refund"))
+
+    (told,) = asyncio.run(main())
+    assert "no tool of this name" in told
+    assert (ran, pending(memory)) == ([], [])
+
+
 def test_name_without_the_namespace_of_a_mounted_server_is_an_error(memory: Store) -> None:
     server, shop = fastmcp.FastMCP("all", middleware=[ApprovalMiddleware(["lookup"])]), fastmcp.FastMCP("shop")
     shop.tool()(lookup)
