@@ -45,6 +45,10 @@ class Server:
         self.starts += 1
         self._receive, self._closed = receive, closed
 
+    @property
+    def has_ended(self) -> bool:
+        return self._receive is None
+
     async def send(self, message: dict[str, Any]) -> None:
         if self._receive is None:
             raise ConnectionRefusedError("the server has ended")

@@ -27,9 +27,12 @@ from sayso.stores.base import Filter, Store
 from tests.integrations.mcp_peers import PATIENCE, WRITE, Client, Server, text
 
 WRONG = """
-import json, os, sys
+import json, os, subprocess, sys
 for line in sys.stdin:
     message = json.loads(line)
+    if message["method"] == "orphan":
+        subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"])
+        os.abort()
     if message["method"] == "endless":
         print("x" * 200_000, flush=True)
     if message["method"] == "mute":
@@ -82,6 +85,26 @@ def test_a_server_whose_answers_cannot_come_any_more_is_ended(store: Store, monk
             assert "the server ended" in (await client.ask(wrong))["error"]["message"]
             await until(lambda number=first: not is_alive(number))
             assert (await client.ask("ping"))["result"]["pid"] != first
+        await client.gateway.close()
+
+    run(work())
+
+
+def test_a_server_whose_child_keeps_its_output_open_is_started_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "PATIENCE", 0.05)
+
+    async def work() -> None:
+        client: Any = Client(Server())
+        proxy = client.gateway._proxy
+        proxy._make = lambda: StdioUpstream([sys.executable, "-c", WRONG])
+        first = (await client.ask("ping"))["result"]["pid"]
+        process = proxy._up._process
+        _, unanswered = await client.begin("orphan")
+        await until(lambda: process.returncode is not None)  # though no end of its output is read
+        assert (await client.ask("ping"))["result"]["pid"] != first
+        assert "the server ended before it answered" in (await unanswered)["error"]["message"]
         await client.gateway.close()
 
     run(work())

@@ -421,6 +421,29 @@ def test_a_server_whose_list_is_none_is_still_heard(address: str) -> None:
     run(work())
 
 
+def test_a_message_just_after_the_end_of_a_connection_goes_over_a_new_one(address: str) -> None:
+    lines: list[dict[str, Any]] = []
+
+    async def take(line: bytes, _related: Any) -> None:
+        lines.append(json.loads(line))
+
+    async def work() -> None:
+        with ThreadingHTTPServer(("127.0.0.1", 0), Liar) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+            gateway = Gateway(Settings("s"), lambda: HttpUpstream(url, {}), take)
+            for number in (1, 2):
+                await gateway.from_client(json.dumps({**INITIALIZE, "id": number, "method": "ping"}).encode())
+                await until(lambda number=number: any(one.get("id") == number for one in lines))
+                first = gateway._proxy._up
+                first._ended.set()  # as if the server no longer knew the session
+            assert ["result" in one for one in lines] == [True, True]
+            await gateway.close()
+            server.shutdown()
+
+    run(work())
+
+
 def test_what_cannot_be_opened_is_refused_and_takes_no_session(address: str) -> None:
     async def nothing(*_: Any) -> None:
         return

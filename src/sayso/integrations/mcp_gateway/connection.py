@@ -174,19 +174,27 @@ class StdioUpstream:
 
     async def send(self, message: Message) -> None:
         """Write a line without waiting for the server to read it, as the next step may be to end the server."""
-        stdin = None if self._process is None or self._process.returncode is not None else self._process.stdin
-        if stdin is None or stdin.is_closing():
+        stdin = None if self._process is None else self._process.stdin
+        if stdin is None or self.has_ended:
             raise ConnectionRefusedError("the server has ended")
         line = dump(message) + b"\n"
         if stdin.transport.get_write_buffer_size() > _LINE:
             raise ConnectionRefusedError("the server does not read its input")
         stdin.write(line)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing can be sent any more. What the server has written may still be unread."""
+        process = self._process
+        return process is None or process.returncode is not None or process.stdin is None or process.stdin.is_closing()
+
     async def close(self) -> None:
-        """Close the server's input, and kill the server if that does not end it."""
+        """Close the server's input, kill the server if that does not end it, and read what it has written."""
         await self._end()
         if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=PATIENCE)  # longer only if a child of the server has the output
             self._reading.cancel()
+            await asyncio.wait([self._reading])
 
     async def _end(self) -> None:
         process, self._process = self._process, None
@@ -231,7 +239,7 @@ class Proxy:
         self._listing = asyncio.Lock()
         self._hello: list[Message] = []  # the client's handshake, to repeat for a restarted server
         self._meta: Message = {}  # the client's latest statement about itself
-        self._forwarded: set[str | int] = set()  # ids of the client's forwarded requests
+        self._forwarded: dict[str | int, Any] = {}  # by id of the client's request: the connection it was sent over
         self._progress: dict[str | int, str | int] = {}  # by progress token: its request
         self._own: dict[str, asyncio.Future[Message]] = {}
         self._secret, self._count = new_token(), 0  # so that the gateway's ids never equal the client's
@@ -251,10 +259,13 @@ class Proxy:
         """Forward a client's message; answer a request with an error if that fails."""
         method, number = message.get("method"), message.get("id")
         self.notice(message)
-        if method is not None and is_request_id(number):
-            self._forwarded.add(cast("str | int", number))
+        is_request = method is not None and is_request_id(number)
+        if is_request:
+            self._forwarded[cast("str | int", number)] = None
         try:
             up = await self._connected(greets=method != "initialize")
+            if is_request:
+                self._forwarded[cast("str | int", number)] = up
             if method == "initialize":
                 self._hello = [message]
             elif method == "notifications/initialized":
@@ -324,6 +335,8 @@ class Proxy:
 
     async def _connected(self, *, greets: bool = True) -> Any:
         async with self._connecting:
+            if self._up is not None and self._up.has_ended:  # known before the end of its output is read
+                await self._up.close()
             if self._up is not None:
                 return self._up
             up = self._make()
@@ -348,7 +361,7 @@ class Proxy:
                 if not own.done():
                     own.set_result(message)
             elif number is None or number in self._forwarded:  # other ids are unknown, or of held calls
-                self._forwarded.discard(number)
+                self._forwarded.pop(cast("Any", number), None)
                 await self._to_client(raw, number)
             return
         if message["method"] == "notifications/tools/list_changed" and self.tools:
@@ -363,12 +376,12 @@ class Proxy:
             if not future.done():
                 future.set_exception(ConnectionResetError("the server ended before it answered"))
                 future.exception()  # mark it as retrieved, as its waiter may be gone
-        for number in list(self._forwarded):
+        for number in [number for number, sent_over in self._forwarded.items() if sent_over is up]:
             await self._answer_with(number, "the server ended before it answered; the next request starts it again")
 
     async def _answer_with(self, number: Any, reason: str) -> None:
-        if number in self._forwarded:
-            self._forwarded.discard(number)
+        if is_request_id(number) and number in self._forwarded:
+            del self._forwarded[number]
             error = {"code": _ENDED, "message": reason}
             await self._to_client(dump({"jsonrpc": "2.0", "id": number, "error": error}), number)
 

@@ -107,10 +107,18 @@ class HttpUpstream:
         """Post a message."""
         if self._write is None:
             raise ConnectionRefusedError("the connection to the server has ended")
-        sdk = _module("mcp.shared.message")
+        sdk, anyio = _module("mcp.shared.message"), _module("anyio")
         metadata = sdk.ClientMessageMetadata(headers=self._headers_of(message))
         typed = _module("mcp_types").jsonrpc_message_adapter.validate_python(message)
-        await self._write.send(sdk.SessionMessage(typed, metadata))
+        try:
+            await self._write.send(sdk.SessionMessage(typed, metadata))
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+            raise ConnectionResetError("the connection to the server ended") from None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._ended.is_set()
 
     async def close(self) -> None:
         """End the session."""
