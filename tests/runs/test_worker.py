@@ -16,6 +16,7 @@ from sayso.model.run import RunState
 from sayso.runs import worker
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
+from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.processes import Lease
 from sayso.testing import ScriptedModel
@@ -78,6 +79,22 @@ def test_a_run_goes_on_when_a_person_has_decided(store: Store) -> None:
     assert state(store, output) is RunState.ENDED
     assert store.get(ids(output)[0]).state == "done"
     assert asyncio.run(work(clerk)) == []
+
+
+def test_the_lease_of_a_run_is_renewed_only_while_it_is_in_hand(store: Store) -> None:
+    renewed: list[set[str]] = []
+
+    def look(amount: int) -> int:
+        renewed.append({held.id for held in processes._keepers[store].held.values() if held.is_run})
+        return amount
+
+    tool = gated(look)
+    output = started(tool, amount=1)
+    assert store not in processes._keepers
+    approve(output)
+    asyncio.run(work(tool))
+    assert renewed == [{output.run_id}]
+    assert processes._keepers[store].held == {}
 
 
 def test_every_end_of_a_run_is_told_by_its_name(store: Store) -> None:

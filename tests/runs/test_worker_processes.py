@@ -133,6 +133,41 @@ def test_another_takes_over_from_one_that_was_killed(store: Store, start: Start)
     assert Counter(request.state for request in sayso.Review(store).list(state="unknown").requests) == {"unknown": 3}
 
 
+FAR = """
+import socket
+
+from sayso.stores import processes
+
+socket.gethostname = lambda: "far"
+processes._named.cache_clear()
+from shop import make
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+def test_another_machine_takes_over_when_the_leases_of_one_that_was_killed_have_ended(
+    store: Store, start: Start, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "far.py").write_text(FAR)
+    monkeypatch.setenv("SAYSO_LEASE", "2s")
+    wait(store, 6)
+    far = start("far:make", "--concurrency", "3", TAKES=AN_HOUR)
+    until(lambda: len(effects()) == 3)
+    near = start("shop:make")
+    until(lambda: states(store)[RunState.ENDED] == 3)
+    held = store.runs(RunFilter(frozenset({RunState.RUNNING})))[0]
+    # While it lives, it renews its leases, and nobody takes its runs.
+    until(lambda: all(store.get_run(run.id).run.updated_at > run.updated_at for run in held))
+    assert {store.get_run(run.id).run.holder for run in held} == {run.holder for run in held}
+    far.kill()
+    far.wait()
+    until(lambda: states(store).get(RunState.RUNNING, 0) == 0)
+    code, out = ended(near)
+    assert (code, out.count("unknown outcome"), out.count(" done")) == (0, 3, 3)
+    assert effects() == {f"refund {n}": 1 for n in range(6)}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("environment", [{}, {"STUCK": "1"}], ids=["in a thread", "in the event loop"])
 def test_a_signal_ends_it_in_the_middle_of_a_handler(

@@ -15,7 +15,7 @@ from sayso.model import lifecycle
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
-from sayso.model.run import RunSnapshot, RunState, RunUpdate, Step
+from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
 from sayso.model.teamwork import comments_in
 from sayso.stores import processes
 from sayso.stores.base import Filter
@@ -492,6 +492,40 @@ class RuleContract(StoreContract):
             request = self.started("mine")
         assert self.store.sweep() == 0
         assert self.store.settle(request.id).state is State.RUNNING
+
+    def held_far_away(self) -> RunRecord:
+        """Save a run that a process on another machine holds."""
+        with patch.object(processes, "current", return_value="far/boot/space//1/1//machine/30"):
+            run = self.run()
+        self.store.save_run(RunUpdate(run, [Step("/", "{}")]))
+        return run
+
+    def test_a_run_is_taken_from_another_machine_when_its_lease_was_not_renewed(self) -> None:
+        renewed, left, mine = self.held_far_away(), self.held_far_away(), Lease()
+        self.clock.tick("29s")
+        assert self.ready() == []
+        refusal(errors.RunBusyError, lambda: self.store.take_run(left.id, mine.holder))
+        assert self.store.renew([], [(renewed.id, str(renewed.holder))]) == []
+        self.clock.tick("1s")
+        assert self.ready() == [left.id]
+        refusal(errors.RunBusyError, lambda: self.store.take_run(renewed.id, mine.holder))
+        self.store.take_run(left.id, mine.holder)
+        refusal(errors.RunBusyError, lambda: self.store.save_run(RunUpdate(left, [Step("/late", "{}")])))
+        assert self.store.renew([], [(left.id, str(left.holder))]) == [left.id]
+        # What its holder saves does not take the renewal back.
+        self.store.save_run(RunUpdate(renewed, [Step("/more", "{}")]))
+        assert self.ready() == []
+        self.clock.tick("29s")
+        assert self.ready() == [renewed.id]
+        assert self.elsewhere(self.store).get_run(left.id).run.holder == mine.holder
+
+    def test_a_run_that_was_left_is_not_renewed(self) -> None:
+        run = self.held_far_away()
+        self.store.leave_run(RunUpdate(run, []), RunState.ENDED)
+        ended = self.store.get_run(run.id)
+        self.clock.tick("20s")
+        assert self.store.renew([], [(run.id, str(run.holder))]) == [run.id]
+        assert self.store.get_run(run.id) == ended
 
     def asked_inside(self, request: Request, amount: int = 1, lease: Lease | None = None) -> Request:
         """Ask for another call in the run of a call that is running, and keep the run as waiting for it."""

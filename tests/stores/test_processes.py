@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -22,7 +23,7 @@ from sayso.model.request import State
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
-from sayso.stores.processes import Lease, _Worker, is_free
+from sayso.stores.processes import Lease, _program, _started, _Worker, is_free, may_take
 from tests.support.acting import program, running
 
 
@@ -67,6 +68,27 @@ def test_a_lease_of_another_process_is_free_when_that_has_surely_ended() -> None
 def test_a_holder_that_nobody_writes_is_not_free() -> None:
     for text in ("", "x", "#", "a#b", "host/boot/space/1/1"):
         assert not is_free(text)
+
+
+def test_a_holder_that_can_be_observed_keeps_its_run_however_long_it_says_nothing() -> None:
+    mine = _Worker(*processes.current().split("/"))
+    parent = mine._replace(pid=str(os.getppid()), started=_started(os.getppid()), program=_program(os.getppid()))
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    asked_at = {name: began + timedelta(seconds=seconds) for name, seconds in (("early", 29), ("late", 30))}
+    taken = {
+        (name, when): may_take("/".join(holder) + "#token", began, at)
+        for name, holder in {
+            "here": parent,
+            "another machine": parent._replace(host="far"),
+            "another boot": parent._replace(boot="before", machine="another"),
+            "another container": parent._replace(pid_namespace="1"),
+            "without a lease": parent._replace(host="far", lease=""),
+        }.items()
+        for when, at in asked_at.items()
+    }
+    assert [which for which, is_free_now in taken.items() if is_free_now] == [
+        ("another machine", "late"), ("another boot", "late"), ("another container", "late"),
+    ]  # fmt: skip
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -129,7 +151,7 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     held = processes._Held("rq_1", 0.0)
     keeper.held["token"] = held
 
-    def away(_: object) -> list[str]:
+    def away(*_: object) -> list[str]:
         raise errors.StoreUnavailableError("away")
 
     monkeypatch.setattr(store, "renew", away, raising=False)
@@ -138,11 +160,11 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
         assert held.due < now + keeper._half / 2
     assert [record.message.count("away") for record in caplog.records] == [1]
 
-    monkeypatch.setattr(store, "renew", lambda _: [], raising=False)
+    monkeypatch.setattr(store, "renew", lambda *_: [], raising=False)
     keeper._renew({"token": held}, 300.0)
     assert held.due == 300.0 + keeper._half
 
-    monkeypatch.setattr(store, "renew", lambda _: ["rq_1"], raising=False)
+    monkeypatch.setattr(store, "renew", lambda *_: ["rq_1"], raising=False)
     keeper._renew({"token": held}, 400.0)
     assert keeper.held == {}
     assert "was lost" in caplog.records[-1].message

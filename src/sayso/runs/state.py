@@ -33,6 +33,7 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
 from sayso.runs import events
 from sayso.runs.definition import Definition
+from sayso.stores import processes
 from sayso.stores.base import Filter, Store
 from sayso.stores.processes import Lease
 from sayso.stores.review import requests_in
@@ -209,6 +210,7 @@ class Checkpoint:
             history.known[place] = body if request_id is None else {**body, "waits": request_id}
             history.from_store.discard(place)
         history.is_released = is_released
+        history.renew()
         history.settled(self)
 
     def release(self) -> None:
@@ -266,6 +268,8 @@ class RunHistory:
         self.notes: dict[str, Body] = {}
         self.approved: dict[str, Request] = {}
         self.pauses: list[tuple[tuple[int, ...], events.ApprovalEvent | events.InteractionEvent]] = []
+        self._is_renewed = False
+        self.renew()
 
     @classmethod
     def new(cls, store: Store, run_id: str, name: str, kind: str) -> RunHistory:
@@ -313,6 +317,15 @@ class RunHistory:
         self.known[place] = body
         self.from_store.discard(place)
         self._unsaved[next(self._numbers)] = place, body
+
+    def renew(self) -> None:
+        """Have the lease renewed for as long as this task holds the run in the store."""
+        is_held = self.is_stored and not self.is_released and not self.is_left
+        if is_held and not self._is_renewed:
+            processes.hold(self.store, self.run_id, self._lease.holder, is_run=True)
+        elif self._is_renewed and not is_held:
+            processes.release(self.store, self._lease.holder)
+        self._is_renewed = is_held
 
     # -- saving ------------------------------------------------------------------------------------------------
 
@@ -381,6 +394,7 @@ class RunHistory:
             if not self.is_released and (self.is_stored or (state is not RunState.ENDED and self._unsaved)):
                 await self._write(lambda update: self.store.leave_run(update, state))
         finally:
+            self.renew()
             self._lease.release()
 
     async def _write(self, write: Callable[[RunUpdate], None]) -> None:

@@ -119,11 +119,12 @@ class HttpStore(Watched, Store):
             processes.hold(self, request_id, token)
         return started
 
-    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
+    def renew(self, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()) -> Sequence[str]:
         # Not for long: a renewal in time is retried later, and one that is late is lost anyway.
-        lost, rest = list[str](), list(starts)
-        while rest:
-            message, rest = messages.Renew.of(starts=rest[:_MOST_RENEWED]), rest[_MOST_RENEWED:]
+        lost = list[str]()
+        for first in range(0, max(len(starts), len(runs)), _MOST_RENEWED):
+            part = slice(first, first + _MOST_RENEWED)
+            message = messages.Renew.of(starts=list(starts[part]), runs=list(runs[part]))
             lost += self._transport.send(message, messages.Renewed, "", patience=_BRIEF, is_brief=True).lost
         return lost
 

@@ -153,11 +153,12 @@ class Start(_OfRequest, Begin):
 
 
 class Renew(Message):
-    """Renew the leases of running calls; a call becomes `unknown` when its worker's lease ends."""
+    """Renew leases. A call becomes `unknown` when its lease ends, and a run can be taken from another machine."""
 
     starts: list[tuple[RequestId, Name]] = Field(
         max_length=1_000, description="Requests, each with the token of its start."
     )
+    runs: list[tuple[Name, Name]] = Field(default=[], max_length=1_000, description="Runs, each with its holder.")
 
 
 class Finish(_OfRequest):
@@ -354,7 +355,7 @@ class Swept(Message):
 
 
 class Renewed(Message):
-    """The calls whose lease was lost: they are `unknown`, were resolved, or were started by another worker."""
+    """What lost its lease: calls that are `unknown`, resolved or started by another worker; runs that another holds."""
 
     lost: list[str]
 

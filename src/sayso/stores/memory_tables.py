@@ -142,14 +142,14 @@ class Tables(ABC):
 
     def ready_runs(self, names: Collection[str], limit: int) -> Sequence[str]:
         """Return the ids of runs that can continue; see `sayso.stores.program.ProgramStore.ready_runs`."""
-        found = list[RunRecord]()
+        found, now = list[RunRecord](), clock.now()
         for run in (run for run in map(self.runs.__getitem__, self._open) if run.name in names):
             match run.state:
                 case RunState.PAUSED:
                     waits_for = map(self.rows.get, self._waits.get(run.id, {}).values())
                     is_ready = any(row is not None and row.state not in NOT_DECIDED for row in waits_for)
                 case RunState.RUNNING:
-                    is_ready = processes.is_free(run.holder)
+                    is_ready = processes.may_take(run.holder, run.updated_at, now)
                 case _:
                     is_ready = True
             if is_ready:

@@ -5,10 +5,10 @@ thread per process and store polls the store's version, every 20 ms after recent
 Only waiters whose request has changed are woken, so one poll serves any number of them.
 
 A worker is the process that holds a start or a run. Its name contains its machine, namespaces, process id, start time,
-and the length of the leases of its calls (`lease_of`); a `Lease` is its right to one run. A short call needs no
-renewal: after half of that time, and again after each further half, one thread per store renews. Whoever settles a call
-that was not renewed in time records it as `unknown` (`RequestStore.settle`); nothing starts it again. The worker that
-resumes runs is in `sayso.runs.worker`.
+and the length of its leases (`lease_of`); a `Lease` is its right to one run. What is short needs no renewal: after half
+of that time, and again after each further half, one thread per store renews. Whoever settles a call that was not
+renewed in time records it as `unknown` (`RequestStore.settle`); nothing starts it again. A run that was not renewed in
+time can be taken from another machine (`may_take`). The worker that resumes runs is in `sayso.runs.worker`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from importlib import _bootstrap  # pyright: ignore[reportAttributeAccessIssue]  nothing else tells which thread imports
 from pathlib import Path
@@ -366,7 +366,7 @@ def is_gone(worker: str) -> bool:
     if worker == current() or len(parts) != len(_Worker._fields):
         return False
     mine, theirs = _Worker(*current().split("/")), _Worker(*parts)
-    if (theirs.host, theirs.pid_namespace) != (mine.host, mine.pid_namespace):
+    if not _shares_pids(theirs, mine):
         return False
     if theirs.boot != mine.boot:
         is_here = theirs.machine == mine.machine and mine.pid_namespace == _OUTERMOST
@@ -375,6 +375,10 @@ def is_gone(worker: str) -> bool:
     if pid <= 0:
         return False
     return not _exists(pid) or (_is_own_proc() and (_is_dead(pid) or _is_another(pid, theirs, mine)))
+
+
+def _shares_pids(theirs: _Worker, mine: _Worker) -> bool:
+    return (theirs.host, theirs.pid_namespace) == (mine.host, mine.pid_namespace)
 
 
 def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
@@ -415,13 +419,36 @@ def is_free(holder: str | None) -> bool:
     return token not in _live if process == current() else is_gone(process)
 
 
+def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
+    """Return whether another process may take a run, given its holder and when that last renewed its lease.
+
+    A holder that can be observed from here keeps the run as long as it lives, however slow it is.
+    """
+    if is_free(holder):
+        return True
+    span = lease_of(holder)
+    if holder is None or span is None or now < renewed_at + span:
+        return False
+    if sys.platform == "win32":  # nobody can be observed
+        return True
+    mine, theirs = _Worker(*current().split("/")), _Worker(*holder.rpartition("#")[0].split("/"))
+    return not (_shares_pids(theirs, mine) and theirs.boot == mine.boot)
+
+
 # -- renewing --------------------------------------------------------------------------------------------------
+
+
+_CALL_LOST = (
+    "the lease of %s was lost: the call is no longer recorded as running here. It keeps running and is not started"
+    " again; its outcome is recorded unless a person resolves it first"
+)
+_RUN_LOST = "the lease of the run %s was lost: another process continues it, and nothing more of it is saved here"
 
 
 class _Renewing(Protocol):
     """The interface of a store that is used here."""
 
-    def renew(self, starts: Sequence[tuple[str, str]]) -> Sequence[str]: ...
+    def renew(self, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()) -> Sequence[str]: ...
 
 
 @dataclass(slots=True)
@@ -430,6 +457,7 @@ class _Held:
 
     id: str
     due: float
+    is_run: bool = False
 
 
 class _Keeper:
@@ -444,9 +472,9 @@ class _Keeper:
         self._pause = threading.Event()  # never set; used to wait
         self._is_failing = False
 
-    def add(self, item_id: str, secret: str) -> None:
+    def add(self, item_id: str, secret: str, *, is_run: bool) -> None:
         with self._lock:
-            self.held[secret] = _Held(item_id, monotonic() + self._half)
+            self.held[secret] = _Held(item_id, monotonic() + self._half, is_run)
             if self._thread is None:
                 self._thread = started("sayso-leases", self._run)
 
@@ -470,21 +498,21 @@ class _Keeper:
         store = self._store()
         if store is None:
             return
+        starts, runs = (
+            [(held.id, secret) for secret, held in due.items() if held.is_run is is_run] for is_run in (False, True)
+        )
         try:
-            lost = set(store.renew([(held.id, secret) for secret, held in due.items()]))
+            lost = set(store.renew(starts, runs))
         except Exception as error:  # noqa: BLE001  top of a thread: it retries as long as the lease lasts
             if not self._is_failing:
-                _log.warning("the leases of %d calls could not be renewed, trying again: %s", len(due), error)
+                _log.warning("%d leases could not be renewed, trying again: %s", len(due), error)
             self._is_failing, lost, after = True, set[str](), self._half / 8
         else:
             self._is_failing, after = False, self._half
         for secret, held in due.items():
             if held.id in lost:
                 self.held.pop(secret, None)
-                _log.warning(
-                    "the lease of %s was lost: the call is no longer recorded as running here. It keeps running and"
-                    " is not started again; its outcome is recorded unless a person resolves it first", held.id,
-                )  # fmt: skip
+                _log.warning(_RUN_LOST if held.is_run else _CALL_LOST, held.id)
             else:
                 held.due = now + after  # in place, because it may have been released meanwhile
 
@@ -496,12 +524,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_keepers.clear)
 
 
-def hold(store: _Renewing, item_id: str, secret: str) -> None:
+def hold(store: _Renewing, item_id: str, secret: str, *, is_run: bool = False) -> None:
     """Renew the lease of a call, by its start's token, or of a run, by its holder, until it is released."""
     keeper = _keepers.get(store)
     if keeper is None:
         keeper = _keepers.setdefault(store, _Keeper(store))
-    keeper.add(item_id, secret)
+    keeper.add(item_id, secret, is_run=is_run)
 
 
 def release(store: _Renewing, secret: str) -> None:

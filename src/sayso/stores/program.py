@@ -332,17 +332,22 @@ class ProgramStore(RequestStore):
             processes.release(self._whole, token)
 
     @verb
-    def renew(tx: Transaction, starts: Sequence[tuple[str, str]]) -> Sequence[str]:
-        """In one transaction, renew the leases of running calls; `sayso.stores.processes` does so for this process.
+    def renew(
+        tx: Transaction, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()
+    ) -> Sequence[str]:
+        """In one transaction, renew leases of calls and runs; `sayso.stores.processes` does so for this process.
 
         A call whose worker's name has a lease is running for that time after its start and after each renewal. Then
-        `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again.
+        `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again. A run that was not
+        renewed for that time can be taken from another machine.
 
         Args:
             starts: Ids of requests, each with the token of its start.
+            runs: Ids of runs, each with its holder.
 
         Returns:
-            The ids of those whose lease was lost: they are `unknown`, were resolved, or were started by another worker.
+            The ids of those whose lease was lost: calls that are `unknown`, were resolved, or were started by another
+            worker, and runs that somebody else holds or has left.
         """
         lost, now = list[str](), tx.now()
         for request_id, token in starts:
@@ -360,6 +365,12 @@ class ProgramStore(RequestStore):
                     tx.put_record(row_of(Record(transaction.LEASE, request_id, {}, now + span)))
             elif execution.finished_at is None:
                 lost.append(request_id)
+        for run_id, holder in sorted(runs):  # in one order, against deadlocks
+            run = tx.run(run_id)
+            if run is not None and run.holder == holder:
+                tx.put_run(run.held_by(holder, now))
+            elif run is not None:
+                lost.append(run_id)
         return lost
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -379,8 +390,8 @@ class ProgramStore(RequestStore):
         """Return the ids of runs that can continue: paused ones that wait only for decided requests, and broken ones.
 
         A run waits for the requests that its steps name (`Step.waits`). A request is decided if it is neither `pending`
-        nor in progress (`running`, `unknown`). A run whose holder is gone counts as broken. Only runs of runnables with
-        one of these names are returned, the least recently updated first.
+        nor in progress (`running`, `unknown`). A run whose holder is gone, or has lost its lease, counts as broken.
+        Only runs of runnables with one of these names are returned, the least recently updated first.
         """
 
     def save_run(self, saved: RunUpdate) -> None:
@@ -401,7 +412,7 @@ class ProgramStore(RequestStore):
 
         Raises:
             RunNotFoundError: No run has this id.
-            RunBusyError: Somebody else holds it and may still be alive.
+            RunBusyError: Somebody else holds it, and may still be alive or has renewed its lease.
         """
         before = self._transact(_taken, run_id, holder, gone)
         return RunSnapshot(before, self.get_run(run_id).steps)
@@ -466,7 +477,8 @@ def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRe
         raise errors.RunNotFoundError(run_id)
     if run.state is RunState.ENDED:
         return run
-    if run.holder not in {holder, gone} and not processes.is_free(run.holder):
+    now = tx.now()
+    if run.holder not in {holder, gone} and not processes.may_take(run.holder, run.updated_at, now):
         raise errors.RunBusyError(run_id)
-    tx.put_run(run.held_by(holder, tx.now()))
+    tx.put_run(run.held_by(holder, now))
     return run

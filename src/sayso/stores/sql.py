@@ -126,7 +126,7 @@ SELECT run_id {_NAMED} AND (state = 'broken' OR state = 'paused' AND EXISTS (
 ) OR state = 'running' AND holder IN (SELECT value FROM json_each(?)))
 ORDER BY updated_at, n
 """
-_HELD = f"SELECT DISTINCT holder {_NAMED} AND state = 'running'"
+_HELD = f"SELECT holder, updated_at {_NAMED} AND state = 'running'"
 _GET_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key = ?"
 _RECORD_KEYS = "SELECT key FROM record WHERE kind = ? ORDER BY key"
 _PUT_RECORD = (
@@ -306,7 +306,8 @@ class SqlStore(Store):
 
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         wanted = json.dumps(list(names))
-        free = [holder for (holder,) in self._query(_HELD, (wanted,)) if processes.is_free(holder)]
+        held, now = self._query(_HELD, (wanted,)), self.now()
+        free = [holder for holder, updated in held if processes.may_take(holder, instant(updated), now)]
         values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free))
         return [run_id for (run_id,) in self._query(f"{_READY} LIMIT {limit:d}", values)]
 

@@ -441,7 +441,9 @@ def save(tx: Transaction, saved: RunUpdate) -> None:
     known = tx.run(saved.run.id)
     if known is not None and known.holder != saved.run.holder:
         raise errors.RunBusyError(known.id)
-    run = saved.run if saved.left is None else saved.run.left(saved.left, tx.now())
+    run = known or saved.run  # not what the holder knows, which may have renewed its lease since
+    if saved.left is not None:
+        run = run.left(saved.left, tx.now())
     if known != run:
         tx.put_run(run)
     if saved.steps:

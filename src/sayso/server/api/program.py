@@ -283,9 +283,12 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@_verb("Renew the leases of running calls", problems=_NOT_THERE, is_brief=True)
+@_verb("Renew the leases of running calls and of runs", problems=(*_NOT_THERE, "run_not_found"), is_brief=True)
 def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
-    return messages.Renewed.of(lost=own.store.renew([(own.request(id_).id, token) for id_, token in message.starts]))
+    for run_id, _ in message.runs:
+        own.must_be_mine(run_id)
+    starts = [(own.request(id_).id, token) for id_, token in message.starts]
+    return messages.Renewed.of(lost=own.store.renew(starts, message.runs))
 
 
 @_verb("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
