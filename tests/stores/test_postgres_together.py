@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
@@ -25,6 +27,7 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
+from sayso.stores import postgres_transaction
 from sayso.stores.postgres import PostgresStore
 
 
@@ -63,6 +66,29 @@ def transactions(url: str, requests: list[Request]) -> int:
         sql = "SELECT count(DISTINCT tx) FROM sayso.journal WHERE request_id = ANY(%s)"
         [(count,)] = connection.execute(sql, ([request.id for request in requests],)).fetchall()
         return count
+
+
+def test_threads_that_read_at_the_same_time_remember_and_forget_without_an_error() -> None:
+    remembered = dict[str, int]()
+    went: list[int] = []
+
+    def remember(who: int) -> None:
+        for number in range(30_000):
+            postgres_transaction._put(remembered, f"{who} {number}", number)
+        went.append(who)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=remember, args=(who,)) for who in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert sorted(went) == [0, 1, 2, 3]
+    assert len(remembered) < postgres_transaction._REMEMBERED + 4
 
 
 def test_works_share_one_commit(store: PostgresStore, url: str) -> None:
@@ -185,6 +211,30 @@ def test_works_whose_commit_was_lost_on_its_way_happen_once(url: str, when: Lite
         assert proxy.cuts == 1
         assert [len(store.journal(request_id=request.id)) for request in requests] == [4] * 4
         assert audit.verify(store).broken == ()
+    proxy.close()
+
+
+def test_a_work_whose_commit_was_lost_without_a_trace_is_not_done_again(url: str) -> None:
+    proxy = Proxy(Path(url.partition("host=")[2]) / ".s.PGSQL.5432")
+    through = f"postgresql://tester@127.0.0.1:{proxy.port}{urlsplit(url).path}?sslmode=disable"
+    went: list[str] = []
+
+    def keep(name: str, view: Store) -> None:
+        went.append(name)
+        view.keep(Record("note", name, {"went": went.count(name)}))
+
+    request = sample_call(None)
+    with closing(PostgresStore(through)) as store:
+        store.keep(Record("note", "first", {}))
+        proxy.cut("after", "COMMIT\0")
+        told = store.together([partial(keep, "a"), partial(whole, request), partial(keep, "b")])
+        assert [type(told[0]), told[1], type(told[2])] == [
+            errors.StoreUnavailableError, State.DONE, errors.StoreUnavailableError,
+        ]  # fmt: skip
+        assert "may or may not be stored" in str(told[0])
+        kept = {one.key: one.body for one in store.records("note")}
+        assert kept == {"first": {}, "a": {"went": went.count("a")}, "b": {"went": went.count("b")}}
+    assert went.count("a") == went.count("b") == 1
     proxy.close()
 
 

@@ -9,6 +9,7 @@ on stored rows (`Stale`). A verb that needs more than that statement runs betwee
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -61,8 +62,9 @@ class KnownRow(NamedTuple):
 def _put(remembered: dict[str, T], key: str, value: T) -> None:
     """Remember a value, and forget the oldest one if there are too many."""
     remembered.pop(key, None)
-    if len(remembered) >= _REMEMBERED:
-        del remembered[next(iter(remembered))]
+    while len(remembered) >= _REMEMBERED:
+        with suppress(KeyError, RuntimeError):  # a thread that reads may remember and forget at the same moment
+            del remembered[next(iter(remembered))]
     remembered[key] = value
 
 
