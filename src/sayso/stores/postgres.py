@@ -311,7 +311,7 @@ class PostgresStore(Watched, SqlStore):
         try:
             connection.execute(_BEGIN)
             outbox, absent = Outbox(connection), set[str]()
-            done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not verb.lost]
+            done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
             done = [self._answered(*one, outbox, absent) for one in done]
             sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
             if absent and _execute(connection, sql, (sorted(absent),)).fetchone() is not None:
