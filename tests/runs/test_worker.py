@@ -222,6 +222,27 @@ async def test_a_run_that_waits_again_is_not_begun_again_until_something_changes
     assert endings(told) == ["paused", "done"]
 
 
+@awaited
+async def test_a_worker_forgets_the_runs_that_another_one_has_ended() -> None:
+    def ask() -> str:
+        return suspend({"question": "how much?"})
+
+    def check() -> str:
+        return suspend({"question": "sure?"})
+
+    flow = Workflow(name="flow").step(ask).step(check, depends_on=["ask"])
+    output = await flow().collect()
+    sayso.Review(reviewer="ada").answer(questions(output)[0], "7")
+    told: list[Report] = []
+    first = Worker([flow], on_report=told.append)
+    await bounded(first.run(once=True))
+    assert endings(told) == ["paused"]
+    sayso.Review(reviewer="ada").answer(told[0].waits[0], "yes")
+    await bounded(Worker([flow]).run(once=True))
+    await bounded(first.run(once=True))
+    assert first._known == {}
+
+
 def test_a_run_of_another_name_is_left_alone_and_named_once(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     mine, other = gated(name="mine"), gated(name="other")
     held = [started(other, amount=n) for n in range(2)]

@@ -396,12 +396,12 @@ class Worker:
     async def _look(self) -> None:
         """Put ready runs into the backlog."""
         self._has_changed = False  # first, so that changes during the read trigger another one
-        listed: set[_Key] = set()
+        listed, left, is_whole = set[_Key](), self._known.keys() - self._going.keys(), True
         try:
             for view in self._views:
                 room = (16 if self._has_company else 4) * self._concurrency + len(self._going) + len(self._aside)
                 found = [(view, run_id) for run_id in await verb(view.store, view.ready, room)]
-                self._has_changed |= len(found) >= room  # there may be more
+                is_whole = is_whole and len(found) < room  # else there may be more
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
         except errors.StoreError as error:
@@ -412,6 +412,9 @@ class Worker:
             _log.warning("the store cannot be read, trying again in %.1f s: %s", self._pause, error)
             return
         self._faults, self._looked_at = 0, time.monotonic()
+        self._has_changed |= not is_whole
+        for key in left - listed if is_whole else ():  # it waits, or another worker has ended it
+            del self._known[key]
         self._aside = (self._aside & listed) | (listed - set(self._backlog) - set(self._going))
         # Skipped runs cost a read of their steps each time, and there may be many.
         self._next_look = time.monotonic() + min(_LOOK, _PACE * (1 + len(self._aside) / 10))
