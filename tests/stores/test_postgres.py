@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -28,7 +30,7 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
-from sayso.stores import postgres_database
+from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_database import changes_since, translated
 
@@ -534,6 +536,17 @@ def test_the_clock_of_this_machine_does_not_count(store: PostgresStore, monkeypa
     assert abs(clock.instant(entry.at) - here) < timedelta(minutes=1)
     assert decided.approval_expires_at is not None
     assert abs(decided.approval_expires_at - here - request.approval_window) < timedelta(minutes=1)
+
+
+def test_a_machine_that_was_suspended_asks_for_the_time_anew(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle(store)
+    asleep = SimpleNamespace(monotonic=lambda: time.monotonic() - 3600, sleep=time.sleep)
+    monkeypatch.setattr(postgres, "time", asleep)
+    assert abs(store.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    request = store.ask(sample_call(None))
+    assert abs(request.created_at - datetime.now(UTC)) < timedelta(minutes=1)
 
 
 def test_the_address_opens_the_store(url: str) -> None:

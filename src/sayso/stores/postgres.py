@@ -111,7 +111,8 @@ class PostgresStore(Watched, SqlStore):
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._memory = Memory()
-        self._clock: tuple[int, float] | None = None  # the database's time, and when it was read
+        # The database's time, and when it was read: by the monotonic clock, and by that of this machine.
+        self._clock: tuple[int, float, datetime] | None = None
         self._left_behind: list[_Connections] = []
         self._is_reached = False
         self._begin_afresh()
@@ -149,7 +150,7 @@ class PostgresStore(Watched, SqlStore):
                 migrate(connection, self._place)
                 self._is_reached = True
             (micros,) = _execute(connection, f"SELECT {CLOCK}").fetchall()[0]
-            self._clock = micros, time.monotonic()
+            self._set_clock(micros)
         except BaseException:
             connection.close()
             raise
@@ -201,10 +202,20 @@ class PostgresStore(Watched, SqlStore):
     def now(self) -> datetime:
         if clock.is_replaced():
             return clock.now()
-        if self._clock is None:
-            self._query("SELECT 1", ())
-        micros, at = self._clock or (0, 0.0)
+        if self._clock is None or self._has_slept(*self._clock[1:]):
+            ((micros,),) = self._query(f"SELECT {CLOCK}", ())
+            self._set_clock(micros)
+            return clock.instant(micros)
+        micros, at, _ = self._clock
         return clock.instant(micros + int((time.monotonic() - at) * 1_000_000))
+
+    def _set_clock(self, micros: int) -> None:
+        self._clock = micros, time.monotonic(), clock.now()
+
+    @staticmethod
+    def _has_slept(at: float, here: datetime) -> bool:
+        """Return whether the machine was suspended since, which stops its monotonic clock, or its clock was set."""
+        return abs((clock.now() - here).total_seconds() - (time.monotonic() - at)) > _SECOND.total_seconds()
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
@@ -432,7 +443,7 @@ class PostgresStore(Watched, SqlStore):
         verb.result, verb.changed = result, tx.changed
         self._memory.committed(tx)
         if tx.server_time is not None:
-            self._clock = tx.server_time, time.monotonic()
+            self._set_clock(tx.server_time)
 
     def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
         """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
