@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,19 @@ def settings(folder: Path, text: str) -> None:
 )  # fmt: skip
 def test_each_client_gets_its_own_form(client: str, key: str, more: dict[str, Any], folder: Path) -> None:
     (server,) = printed(client=client).pop(key).values()
-    assert Path(server.pop("command")).name == "sayso"
+    assert server.pop("command") == str(Path(sys.executable).with_name("sayso"))
     assert server.pop("args")[-5:] == list(SERVER)
     assert server == more
+
+
+def test_the_program_is_the_one_that_prints_it_with_its_full_path(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin/sayso").write_text("#!/bin/sh\n", encoding="utf-8")
+    (folder / "bin/sayso").chmod(0o700)
+    monkeypatch.setenv("PATH", "bin")
+    assert printed()["mcpServers"]["files"]["command"] == str(Path(sys.executable).with_name("sayso"))
 
 
 def test_the_store_that_counts_here_is_written(folder: Path) -> None:

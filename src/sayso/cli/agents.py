@@ -11,7 +11,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -196,7 +195,8 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
 
 def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
     """Return the entry for a client's settings, with an absolute path because GUI programs lack a shell's PATH."""
-    program = {"command": shutil.which("sayso") or shutil.which(sys.argv[0]) or "sayso", "args": list(words)}
+    command, *options = settings.own_program()
+    program = {"command": command, "args": [*options, *words]}
     match client:
         case "vscode":
             return {"servers": {name: {"type": "stdio", **program}}}

@@ -126,13 +126,16 @@ def hook_command(host: str, words: Sequence[str], scope: Scope) -> str:
 
     A project's own hook follows the project's own settings.
     """
-    program = ["sayso"]
-    words = words if scope == "user" else ["--project", *words]
     if scope == "user":
-        script = Path(sys.executable).with_name("sayso")
-        # Without -P, Python could import a `sayso` from the agent's working directory.
-        program = [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "sayso"]
-    return shlex.join([*program, "hook", host, *words])
+        return shlex.join([*own_program(), "hook", host, *words])
+    return shlex.join(["sayso", "hook", host, "--project", *words])
+
+
+def own_program() -> list[str]:
+    """Return the words that start this sayso from any folder and with any PATH."""
+    script = Path(sys.executable).with_name("sayso")
+    # Without -P, Python could import a `sayso` from the working directory.
+    return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "sayso"]
 
 
 def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Change:
