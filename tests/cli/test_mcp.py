@@ -12,6 +12,7 @@ import pytest
 from sayso.cli import main
 from tests.support.commands import sayso
 
+PAGE = Path(__file__).resolve().parents[2] / "docs/guides/mcp.md"
 SERVER = ("--name", "files", "--", "npx", "server")
 HOLD = '[[rules]]\ntool = "files/*"\nverdict = "hold"\n'
 
@@ -49,6 +50,15 @@ def test_each_client_gets_its_own_form(client: str, key: str, more: dict[str, An
     assert server.pop("command") == str(Path(sys.executable).with_name("sayso"))
     assert server.pop("args")[-5:] == list(SERVER)
     assert server == more
+
+
+def test_the_page_shows_what_is_printed(folder: Path) -> None:
+    shown = json.loads(PAGE.read_text(encoding="utf-8").partition("```json\n")[2].partition("```")[0])
+    server = shown["mcpServers"]["files"]
+    assert Path(server.pop("command")).is_absolute()
+    expected = words()
+    expected[1], expected[4], expected[8:] = server["args"][1], server["args"][4], server["args"][8:]
+    assert shown == {"mcpServers": {"files": {"args": expected}}}
 
 
 def test_the_program_is_the_one_that_prints_it_with_its_full_path(
