@@ -38,7 +38,8 @@ class Script(BaseLLM):
 def main(model: Any, prompt: str) -> str:
     agent = Agent(role="clerk", goal="Help", backstory="Works at a shop.", llm=model, tools=[refund])
     with held_tools(["refund"]):
-        return str(agent.kickoff(prompt))
+        answer = agent.kickoff(prompt)
+    return str(answer)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 import tomllib
 from collections.abc import Iterable
@@ -19,6 +21,7 @@ NAMED = {
         for name in ("dspy", "fastmcp", "langgraph", "openai_agents", "pydantic_ai")
     },
 }
+READERS_OWN = {"model", "refund", "prompt"}  # what a short page takes from its reader
 LONGEST = 250  # lines of an adapter
 TAKE_FUNCTIONS = ("llama_index", "smolagents")
 
@@ -75,8 +78,10 @@ def test_each_framework_without_a_pause_has_a_short_page_with_lines_of_its_progr
             continue
         text = page.read_text("utf-8")
         program = (root / f"examples/frameworks/{name}_refund.py").read_text("utf-8").splitlines()
-        lines = "\n".join(re.findall(r"```python\n(.+?)```", text, re.DOTALL)).splitlines()
+        code = "\n".join(re.findall(r"```python\n(.+?)```", text, re.DOTALL))
+        lines = code.splitlines()
         other = imported(lines) - imported(program)
+        wrong += [f"{file}: {problem}" for problem in problems_of(code)]
         lowest = rows.get(name, rows["functions"])["lowest"]
         wrong += [f"{file}: {line!r} is not in its program" for line in sorted(other - {""})]
         wrong += [
@@ -88,6 +93,19 @@ def test_each_framework_without_a_pause_has_a_short_page_with_lines_of_its_progr
         wrong += [f"{file} has {len(text.split())} words, more than 180"] * (len(text.split()) > 180)
         wrong += [f"frameworks.md leads not to {file}"] * (f"]({file})" not in shared)
     assert wrong == []
+
+
+def problems_of(code: str) -> list[str]:
+    """Return what keeps a page's code from running in a module that has the reader's own model, tool and prompt."""
+    try:
+        compile(code, "page", "exec")
+    except SyntaxError as error:
+        return [str(error)]
+    names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*dir(builtins), *READERS_OWN}
+    imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    bound |= {alias.asname or alias.name for node in imports for alias in node.names}
+    return [f"{node.id!r} is not defined" for node in names if node.id not in bound]
 
 
 def imported(lines: Iterable[str]) -> set[str]:
