@@ -67,6 +67,16 @@ def test_name_that_a_later_tool_may_match_is_warned_about_once_and_stops_a_simil
         assert not hook.holds("refund", [*known, "refnd"], or_more=True)
 
 
+def test_where_warnings_are_errors_each_call_is_refused_while_a_name_matches_no_tool() -> None:
+    hook = ToolHook(["pay"], {})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "no known tool matches")
+        for _ in range(2):
+            with pytest.raises(RuntimeWarning, match="no known tool matches 'pay'"):
+                hook.holds("refund", ["refund"], or_more=True)
+        assert not hook.holds("refund", ["refund", "pay"], or_more=True)
+
+
 def test_tools_are_listed_until_each_name_has_matched_one_and_hidden_ones_are_not_told() -> None:
     hook, hidden, listed = ToolHook(["refund", "delete_*"], {}), ["wipe"], list[None]()
 

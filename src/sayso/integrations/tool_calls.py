@@ -412,10 +412,10 @@ class HeldTools:
             self.check(names)
         for pattern in unmatched:
             if pattern not in self._warned:
-                self._warned.add(pattern)
                 only = ", ".join(sorted(names))
                 text = f"no known tool matches {pattern!r}, so it holds nothing yet; the known tools are {only}"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
+                self._warned.add(pattern)  # last: where warnings are errors, each call is refused
         is_held = self.names is None or any(fnmatchcase(name, pattern) for pattern in self.names)
         near = [] if is_held else get_close_matches(name, unmatched, n=1, cutoff=0.8)
         if near:

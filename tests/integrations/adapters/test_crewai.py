@@ -118,6 +118,16 @@ class TestCrewAi(AdapterSuite):
         assert everything(memory) == []
 
     @pytest.mark.usefixtures("memory")
+    def test_where_the_warning_is_an_error_no_call_runs(self) -> None:
+        turns = [[ModelCall("c1", "lookup", {"order_id": "A-1"})], [ModelCall("c2", "lookup", {"order_id": "A-2"})]]
+        scene = Scene(turns, "block", held=["pay"])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "no known tool matches")
+            told = asyncio.run(self.driver.start(scene)).told
+        assert ["no known tool matches 'pay'" in text for text in told.values()] == [True, True]
+        assert scene.effects == []
+
+    @pytest.mark.usefixtures("memory")
     def test_tool_of_another_agent_of_the_crew_is_known(self) -> None:
         scene = Scene([[ModelCall("c1", "lookup", {"order_id": "A-1"})]], "block")
         model = ScriptedModel(model="scripted", scene=scene, told={})
