@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 import warnings
 from typing import Any, ClassVar
 
@@ -17,11 +19,22 @@ from tests.integrations.adapters.suite import refund as refund_call
 
 framework("agno", "agno")
 from agno.agent import Agent  # noqa: E402
+from agno.agent import _tools as agent_tools  # noqa: E402
+from agno.agent._messages import agent_compaction  # noqa: E402
 from agno.models.base import Model  # noqa: E402
 from agno.models.response import ModelResponse  # noqa: E402
 from agno.team import Team  # noqa: E402
+from agno.team import _tools as team_tools  # noqa: E402
 
-from sayso.integrations.agno import approval_hooks  # noqa: E402
+from sayso.integrations.agno import _ADDS_TOOLS, approval_hooks  # noqa: E402
+
+# What Agno also reads where it lists the tools of an agent or team, and what adds none by itself.
+ADD_NO_TOOLS = {
+    "_learning", "_tool_instructions", "db", "determine_input_for_members", "enable_agentic_knowledge_filters",
+    "filesystem_instance", "get_member_information", "get_member_information_tool", "id", "memory_manager", "mode",
+    "num_past_session_runs_in_search", "num_past_sessions_to_search", "parser_model", "search_knowledge", "tool_hooks",
+    "update_knowledge", "use_json_mode",
+}  # fmt: skip
 
 
 class ScriptedModel(Model):
@@ -130,3 +143,14 @@ class TestAgno(AdapterSuite):
             warnings.simplefilter("error", RuntimeWarning)
             asyncio.run(team.arun("go"))
         assert [name for name, _ in leader.effects] == ["lookup"]
+
+    def test_every_setting_for_which_agno_adds_tools_is_known(self) -> None:
+        makers = (
+            agent_tools.get_tools, agent_tools.aget_tools, agent_tools._append_filesystem_tools, agent_compaction,
+            team_tools._determine_tools_for_model,
+        )  # fmt: skip
+        source = "".join(inspect.getsource(each) for each in makers)
+        read = {*re.findall(r"(?<![\w.])(?:agent|team)\.(\w+)", source)}
+        assert len(read) > 20
+        assert read - {*_ADDS_TOOLS} - ADD_NO_TOOLS == set()
+        assert {*re.findall(r"(_append\w+)\((?:agent|team)", source)} == {"_append_filesystem_tools"}
