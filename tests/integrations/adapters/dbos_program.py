@@ -77,6 +77,9 @@ with deliver(config.default_store(), [DBOSChannel(database)]), SetWorkflowID(wor
     print("launched", flush=True)
     try:
         print(handle.get_result(), flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        raise
     except Exception as error:  # noqa: BLE001  the test reads which
         print(type(error).__name__, flush=True)
 os._exit(0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import subprocess
 import sys
 import time
@@ -304,6 +306,23 @@ def test_workflow_that_was_killed_goes_on_with_what_was_decided_meanwhile(place:
         sayso.Review(by="bob").reject(request.id, "no")
     assert place.result(place.run("one")) == "refunded 20.00 for A-1"
     assert (place.lines("effects"), place.lines("looked-up")) == (["A-1 20.00"], ["A-1"])
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_program_with_a_waiting_workflow_can_be_ended_and_goes_on(place: Place, end: signal.Signals) -> None:
+    first = place.run("one")
+    request = waiting(place.store)
+    if end is signal.SIGINT:
+        first.send_signal(end)  # leaves the main program; Python then waits for the thread of the workflow
+        waiting(place.store, lambda _: "interrupted" in place.said(first))
+    while first.poll() is None:
+        first.send_signal(end)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(1.0)
+    assert first.returncode == -end
+    approve(request)
+    assert place.result(place.run("one")) == "refunded 320.00 for A-1"
+    assert place.lines("effects") == ["A-1 320.00"]
 
 
 @pytest.mark.parametrize(
