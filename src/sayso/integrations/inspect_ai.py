@@ -14,7 +14,7 @@ from typing import Any, cast
 from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
-from sayso.integrations.tool_calls import check_options, framework, plain
+from sayso.integrations.tool_calls import ask_call, check_options, framework, plain
 from sayso.model import canonical
 from sayso.model.request import MODEL_WORDS, not_run
 
@@ -55,7 +55,7 @@ def approval(
         if run is not None:
             filled |= {"key": call.id, "run": run}
         try:
-            held = await aio.hold(call.function, call.arguments, **filled)
+            held = await ask_call(call.function, call.arguments, filled)
             if held.state == "allowed":
                 return _approvals.Approval(decision="approve")
             async with held:

@@ -108,7 +108,6 @@ class InspectDriver(suite.BlockingDriver):
     cannot: ClassVar = {
         "reviewer_sees_tool_arguments_and_the_models_words_as_unverified": EACH_RUN_IS_NEW,
         "change_that_does_not_fit_the_tool_is_refused": "an approver is not shown the schema of a tool",
-        "cancelled_while_the_request_is_recorded_leaves_nothing_in_the_inbox": "its cancellation reaches sayso too",
         "swapped_arguments_are_refused": EACH_RUN_IS_NEW,
         "ten_concurrent_replays_start_once_and_tell_the_same": EACH_RUN_IS_NEW,
         "fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once": "one evaluation runs at a time",
