@@ -2,29 +2,35 @@
 
 Inspect runs the tool, not this module. The start of a call is recorded before Inspect is told to run it, and the
 sample's events report its outcome. Invariant: a call is never `done` before it has run, and a call that never reports
-is `unknown` at the end of its sample.
+is `unknown` at the end of its sample. A call whose name is misspelt in the policy does not get here, so the names in a
+task's policy are compared with the tools that its models are given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
-from sayso.integrations.tool_calls import ask_call, check_options, framework, plain
+from sayso.integrations.tool_calls import HeldTools, ask_call, check_options, framework, plain
 from sayso.model import canonical
 from sayso.model.request import MODEL_WORDS, not_run
 
 _approvals: Any = framework("inspect_ai.approval", "inspect-ai", "Inspect")
 _hooks: Any = framework("inspect_ai.hooks", "inspect-ai", "Inspect")
 _texts: Any = framework("inspect_ai.model", "inspect-ai", "Inspect")
+_util: Any = framework("inspect_ai.util", "inspect-ai", "Inspect")
 _samples: Any = framework("inspect_ai.log._samples", "inspect-ai", "Inspect")
 
 _running = dict[tuple[str, str], aio.Held]()  # by sample and call
 _notes = dict[tuple[str, str], str]()  # notes for the model about such calls
+_policies = dict[str | None, tuple[HeldTools, set[str]]]()  # by task: what its policy names, and the tools seen
+
+
+_NAME = "sayso/approval"
 
 
 @_approvals.approver(name="approval")
@@ -46,6 +52,7 @@ def approval(
     }  # fmt: skip
     options |= {name: value for name, value in named.items() if value is not None}
     check_options(options, "context")
+    _Hooks.is_used = True
 
     async def approve(message: str, call: Any, view: Any, history: Any) -> Any:  # noqa: ARG001  names required by Inspect
         sample = _samples.sample_active()
@@ -80,11 +87,43 @@ def approval(
 
 
 @_hooks.hooks(name="sayso", description="Records the outcomes of approved tool calls.")
-class _Outcomes(_hooks.Hooks):
+class _Hooks(_hooks.Hooks):
+    is_used: ClassVar[bool] = False
+
     def enabled(self) -> bool:
-        return bool(_running or _notes)
+        return self.is_used
+
+    async def on_task_start(self, data: Any) -> None:
+        policy = data.spec.config.approval
+        specs: list[Any] = [each.tools for each in policy.approvers if each.name == _NAME] if policy else []
+        names = [
+            name.strip() for spec in specs for name in ",".join([spec] if isinstance(spec, str) else spec).split(",")
+        ]
+        # As Inspect reads them: the beginning of a call, which may go on with its arguments.
+        patterns = [f"{name.partition('(')[0].rstrip('*')}*" for name in names if name]
+        _policies[data.eval_id] = HeldTools(patterns), set()
+
+    async def on_task_end(self, data: Any) -> None:
+        _policies.pop(data.eval_id, None)
 
     async def on_before_model_generate(self, data: Any) -> None:
+        self._check_names(data)
+        self._tell_notes(data)
+
+    def _check_names(self, data: Any) -> None:
+        """Warn about a name that no tool matches; end the sample if a tool has a similar name.
+
+        An exception of another class would only be logged.
+        """
+        policy, known = _policies.get(data.eval_id, (HeldTools(()), set[str]()))
+        known.update(tool.name for tool in data.tools)
+        try:
+            for name in sorted(known):
+                policy.holds(name, known, or_more=True)
+        except (errors.ConfigError, RuntimeWarning) as error:
+            raise _util.LimitExceededError("custom", value=1, limit=0, message=str(error)) from error
+
+    def _tell_notes(self, data: Any) -> None:
         """Tell the model a reviewer's changes and notes, because Inspect does not show it an approval's explanation."""
         sample = _samples.sample_active()  # its id here differs from the one in its events
         if sample is None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tomllib
+import warnings
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +17,17 @@ from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.integrations.adapters import suite
 from tests.integrations.adapters.installed import framework
-from tests.integrations.adapters.suite import ANSWER, WORDS, AdapterSuite, Outcome, Scene, approve, everything, pending
+from tests.integrations.adapters.suite import (
+    ANSWER,
+    WORDS,
+    AdapterSuite,
+    ModelCall,
+    Outcome,
+    Scene,
+    approve,
+    everything,
+    pending,
+)
 from tests.integrations.adapters.suite import refund as refund_call
 from tests.support.threads import few_threads
 
@@ -93,7 +106,7 @@ def tools_of(scene: Scene) -> list[Any]:
 
 
 async def evaluated(scene: Scene, samples: int = 1) -> Any:
-    policies = [ApprovalPolicy(approval(**scene.options), list(suite.HELD[:2])), ApprovalPolicy(auto_approver(), "*")]
+    policies = [ApprovalPolicy(approval(**scene.options), list(scene.held)), ApprovalPolicy(auto_approver(), "*")]
     task = Task(
         dataset=[Sample(input="go", target="") for _ in range(samples)], approval=policies,
         solver=[use_tools(tools_of(scene)), generate()],
@@ -122,6 +135,11 @@ class InspectDriver(suite.BlockingDriver):
 
 class TestInspect(AdapterSuite):
     driver: ClassVar = InspectDriver()
+
+    @pytest.fixture(autouse=True)
+    def _collected(self) -> Iterator[None]:
+        yield
+        gc.collect()  # what Inspect leaves open is ignored here; at the end of the session it would be an error
 
     def test_reviewer_sees_the_models_words_and_the_sample(self, memory: Store) -> None:
         self.play(Scene([[refund_call()]], "block"), {"c1": approve()}, memory)
@@ -173,6 +191,28 @@ class TestInspect(AdapterSuite):
         assert len(asyncio.run(main())) < 20
         assert scene.refunds == [50.0] * 50
 
+    def test_name_like_that_of_a_tool_ends_the_sample_before_the_first_model_call(self, memory: Store) -> None:
+        scene = Scene([[refund_call()]], "block", held=["fail", "refnd(order_id*"])
+        with pytest.warns(RuntimeWarning, match=r"no known tool matches 'refnd\*'.* are fail, lookup, refund"):
+            log = asyncio.run(evaluated(scene))
+        assert log.samples[0].limit.type == "custom"
+        assert (scene.models, scene.effects, everything(memory)) == (0, [], [])
+
+    def test_name_that_a_later_agent_may_have_is_only_warned_about(self, memory: Store) -> None:
+        turns = [[ModelCall("c1", "lookup", {"order_id": "A-1"})]]
+        with pytest.warns(RuntimeWarning, match=r"no known tool matches 'pay\*'"):
+            asyncio.run(evaluated(Scene(turns, "block", held=["pay"])))
+        scene = Scene(turns, "block", held=["fail, ref", "look*"])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "no known tool matches")
+            self.play(scene, {"c1": approve()}, memory)
+        assert [name for name, _ in scene.effects] == ["lookup"]
+        scene = Scene(turns, "block", held=["pay"])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "no known tool matches")
+            asyncio.run(evaluated(scene))
+        assert scene.models == 0
+
     def test_policy_file_names_the_approver(self, memory: Store, place: Path) -> None:
         root = Path(__file__).resolve().parents[3]
         points = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
@@ -183,7 +223,7 @@ class TestInspect(AdapterSuite):
             "  - name: sayso/approval\n    tools: refund\n    quorum: 2\n    roles: [finance]\n"
             "  - name: auto\n    tools: '*'\n"
         )
-        scene = Scene([[suite.ModelCall("c0", "lookup", {"order_id": "A-1"}), refund_call()]], "block")
+        scene = Scene([[ModelCall("c0", "lookup", {"order_id": "A-1"}), refund_call()]], "block")
         task = Task(dataset=[Sample(input="go", target="")], approval=str(place / "approval.yaml"),
                     solver=[use_tools(tools_of(scene)), generate()])  # fmt: skip
 
