@@ -520,6 +520,40 @@ def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(stor
     run(work())
 
 
+def test_a_tool_that_changes_while_its_call_is_being_recorded_ends_that_call_and_no_newer_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded, may_go_on, ask = threading.Event(), threading.Event(), store.ask
+
+    def slow(*args: Any, **options: Any) -> Any:
+        request = ask(*args, **options)
+        recorded.set()
+        assert may_go_on.wait(PATIENCE)
+        return request
+
+    async def work() -> None:
+        server = Server()
+        client = Client(server, wait="block")
+        await client.ask("tools/list")
+        await client.gateway._proxy.list()
+        monkeypatch.setattr(store, "ask", slow)
+        _, answer = await client.calling("write", PATH)
+        assert await asyncio.to_thread(recorded.wait, PATIENCE)
+        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+        listing = asyncio.ensure_future(client.gateway._proxy.list())
+        await until(lambda: client.gateway._proxy.tools["write"] == server.tools[0])
+        _, newer = await client.calling("write", PATH)
+        may_go_on.set()
+        await listing
+        assert "the server has changed the tool" in text((await answer)["result"])
+        await pending(store)
+        assert sorted(request.state for request in requests(store)) == [State.CANCELLED, State.PENDING]
+        sayso.Review().approve(requests(store, State.PENDING)[0].id, by="ada")
+        assert text((await newer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
+
+    run(work())
+
+
 def test_a_server_that_ends_during_a_call_leaves_it_unknown_and_it_is_not_repeated(store: Store) -> None:
     async def work() -> None:
         server, entered = Server(), asyncio.Event()

@@ -15,7 +15,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import partial
@@ -96,6 +96,7 @@ class _Occasion:
     """One occasion on which a call is asked; several equal calls of the client can belong to it.
 
     Attributes:
+        tool: The tool, as listed when the call was last asked.
         held: The held call, as last asked.
         users: The number of calls in progress that belong to it.
         is_ticket: Its client was told to call again, or another session asked, so an equal call belongs to it.
@@ -103,7 +104,7 @@ class _Occasion:
         note: The message that replaces the decision if the tool was changed.
     """
 
-    tool: str = ""
+    tool: Message = field(default_factory=Message)
     held: aio.Held | None = None
     users: int = 0
     is_ticket: bool = False
@@ -436,7 +437,7 @@ class _Occasions:
                 raise
             occasion = self._known[key]
             if held.request is not None:
-                occasion.tool, occasion.held, occasion.users = tool["name"], held, occasion.users + 1
+                occasion.tool, occasion.held, occasion.users = tool, held, occasion.users + 1
                 occasion.is_ticket = occasion.is_ticket or isinstance(given, str)
             return occasion, held
 
@@ -468,7 +469,10 @@ class _Occasions:
         if before.get("inputSchema") == now.get("inputSchema"):
             return
         text = f"{name} was not run: the server has changed the tool ({note}). Read its new schema first."
-        for occasion in (old := [one for one in self._known.values() if one.tool == name]):
+        async with self._asking:  # or the request of a call that is just being recorded would be missed
+            old = [one for one in self._known.values() if one.tool.get("name") == name]
+        old = [one for one in old if one.tool.get("inputSchema") != now.get("inputSchema")]
+        for occasion in old:
             occasion.note = text
         await self.withdraw(old, f"the server changed the tool: {note}")
 
