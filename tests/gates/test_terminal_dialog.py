@@ -6,6 +6,7 @@ The program prints what its gated call returned or raised, on a stdout of its ow
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sayso.stores.base import Store
 from tests.support.person import Person
 
 MENU = "d detach   (then enter)\n> "
+AGO = r"(just now|\d+ s ago)"  # a busy machine may stop a process between what it decides and what it shows
 PROGRAM = """
 import sayso, sys
 from typing import Annotated
@@ -73,7 +75,7 @@ def test_approve_runs_the_call_and_leaves_stdout_to_the_program() -> None:
         assert "no answer means no" in shown
         person.types("a")
         assert person.ends() == (0, "refunded 320.00 for A-4721 '' hunter2-hunter2\n")
-        assert "approved by ada (terminal, just now)" in person.screen
+        assert re.search(rf"approved by ada \(terminal, {AGO}\)", person.screen)
     decision = the_request().decision
     assert decision is not None
     assert (decision.by.subject, decision.channel) == ("ada", "terminal")
@@ -545,7 +547,7 @@ def test_next_decides_one_after_another() -> None:
         assert 'order_id  "A-3"' in person.sees(menu)
         person.types("q")
         code, out = person.ends()
-    assert (code, out.count("by bob (cli, just now)")) == (0, 2)
+    assert (code, len(re.findall(rf"by bob \(cli, {AGO}\)", out))) == (0, 2)
     with Person("-m", "sayso", "next", env={**os.environ}, cwd=Path.cwd()) as person:
         person.sees(menu)
         person.presses(b"\x03")

@@ -564,7 +564,7 @@ def test_what_was_found_out_about_a_start_is_not_recorded_of_a_later_one(ada: Br
 # -- too late, or about something else -------------------------------------------------------------------------
 
 
-def test_of_two_tabs_the_second_is_told_what_the_first_did(ada: Browser, pay: Pay) -> None:
+def test_of_two_tabs_the_second_is_told_what_the_first_did(ada: Browser, pay: Pay, clock: Clock) -> None:
     request_id = held(pay, 5).confirmation_id
     fields = fields_of(ada.get(f"/r/{request_id}").text)
     assert ada.decide(request_id, "reject").status_code == 200

@@ -55,7 +55,7 @@ def tried(ada: Browser, channel: str) -> str:
     return f"{answer.status_code} {text_of(answer.text)}"
 
 
-def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, store: Store) -> None:
+def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, store: Store, clock: Clock) -> None:
     store.ask(sample_call())
     assert "1 request, last just now" in text_of(ada.get("/settings").text)
     store.ask(sample_call())

@@ -82,7 +82,7 @@ def test_the_button_says_how_long_and_afterwards_the_call_is_cancelled_unless_it
     assert "#cancel" not in ada.get(f"/r/{third}?done={second}").text
 
 
-def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Browser) -> None:
+def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Browser, clock: Clock) -> None:
     @sayso.gate(wait="raise", quorum=2)
     def wire(amount: int) -> None: ...
 
