@@ -35,7 +35,7 @@ http = framework("mcp.client.streamable_http", "mcp_gateway")
 stdio = framework("mcp.client.stdio", "mcp_gateway")
 
 pytestmark = pytest.mark.slow
-PATIENCE = 60.0
+PATIENCE = 200.0
 BIN = Path(sys.executable).parent
 NODE_MODULES = Path(os.environ.get("NODE_MODULES", Path(__file__).parents[2] / "node_modules"))
 FILES = NODE_MODULES / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js"

@@ -36,7 +36,7 @@ http = framework("mcp.client.streamable_http", "mcp_gateway")
 stdio = framework("mcp.client.stdio", "mcp_gateway")
 
 pytestmark = pytest.mark.slow
-PATIENCE = 60.0
+PATIENCE = 200.0
 each_transport = pytest.mark.parametrize("front", ["stdio", "http"])
 SERVER = """
 import asyncio, pathlib, sys

@@ -27,7 +27,7 @@ from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
 from tests.support.threads import few_threads
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 ANSWER = "done"  # what the scripted model says when its turns are over
 WORDS = "The customer was charged twice."  # what it says before its calls
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -626,9 +626,9 @@ def run_of(program: str, place: Path, decide: Person) -> str:
         try:
             asyncio.run(AdapterSuite().until(lambda: bool(pending(store)) or process.poll() is not None))
             waiting = pending(store)
-            assert waiting, process.communicate(timeout=60)
+            assert waiting, process.communicate(timeout=PATIENCE)
             decide(waiting[0])
-            printed, errors = process.communicate(timeout=60)
+            printed, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 0, errors

@@ -22,7 +22,7 @@ PAUSING = {
 def test_agent_pauses_and_is_resumed_twice_with_one_refund(name: str) -> None:
     framework(PAUSING[name], name)
     words = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("paid 160.00") == 1
     assert done.stdout.count("waits: refund") == 1
