@@ -161,11 +161,18 @@ def test_answer_that_is_no_text_is_refused_and_the_question_waits(store: Store) 
 
 
 def test_cancelled_wait_leaves_the_question_pending(store: Store) -> None:
-    tool = human_in_the_loop(unreachable)
+    asked = list[str]()
+
+    async def unreachable_too(request: HumanInputRequest) -> None:
+        asked.append(request.id)
+        await unreachable(request)
+
+    tool = human_in_the_loop(unreachable_too)
 
     async def main() -> str:
         asking = asyncio.ensure_future(tool.acall(question="Which size?"))
         request = await one_waits(store)
+        await told(asked, request.id)  # a question that is only being recorded would be withdrawn
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
