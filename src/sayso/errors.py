@@ -371,7 +371,7 @@ class NotUndoneError(DecisionRefusedError):
 
 
 class StaleViewError(DecisionRefusedError):
-    """The call changed since it was shown; `seen` and `current` are its fingerprints."""
+    """The call changed since it was shown, or was started again; `seen` and `current` are fingerprints or starts."""
 
     seen: str
     current: str

@@ -23,7 +23,7 @@ from sayso.model.request import State
 from sayso.stores.base import Store
 from sayso.stores.sqlite_file import newest_schema
 from sayso.testing import sample_call
-from tests.support.acting import held
+from tests.support.acting import flaky, held, unknown
 from tests.support.commands import HIDDEN, ask_question, ask_refund, get, refund, sayso, start
 from tests.support.person import Person
 
@@ -316,6 +316,17 @@ def test_resolve_settles_an_unknown_outcome(flag: str, state: State) -> None:
     done = sayso("resolve", request.id, flag, "-m", "asked the bank")
     assert (done.code, str(state) in done.out) == (0, True)
     assert get(request.id).state is state
+
+
+def test_resolve_settles_the_start_that_was_examined_only() -> None:
+    act = flaky([], [KeyboardInterrupt(), KeyboardInterrupt()], idempotent=True)
+    request_id = unknown(act)
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    late = sayso("resolve", request_id, "--did-not")
+    assert (late.code, "saw start 1, now start 2" in late.err, get(request_id).state) == (3, True, State.UNKNOWN)
+    assert "(start 2), OUTCOME UNKNOWN" in sayso("show", request_id).out
+    assert sayso("resolve", request_id, "--did-not", "--start", "2").code == 0
 
 
 def test_a_quorum_is_counted_in_the_output() -> None:

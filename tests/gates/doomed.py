@@ -195,7 +195,8 @@ def come_back(folder: Path) -> dict[str, Any]:
     if went == "unknown":
         review = sayso.Review(store)
         request = review.list(state="unknown").requests[0]
-        review.resolve(request.id, happened=bool(once), by="ada")
+        assert request.execution is not None
+        review.resolve(request.id, happened=bool(once), start=request.execution.starts, by="ada")
         told["resolved"] = states(store)
     broken = audit.verify(store).broken
     integrity = sqlite3.connect(folder / "requests.db").execute("PRAGMA integrity_check").fetchone()[0]

@@ -484,8 +484,9 @@ def test_a_resolved_call_that_did_not_happen_may_use_its_retries() -> None:
     again = VERBS["did not"](unknown)
     assert again is not None
     assert (again.request.state, again.request.holds) == (A, True)
-    spent = VERBS["did not"](ended("unknown", again.request))
-    assert spent is not None
+    spent = lifecycle.resolve(
+        ended("unknown", again.request), BOB, roles=(), happened=False, comment=None, channel="test", start=2, now=NOW
+    )
     assert (spent.request.state, spent.request.holds) == (State.FAILED, False)
 
 

@@ -153,7 +153,9 @@ def resolve(folder: Path, store: str) -> list[str]:
     review = sayso.Review(reviewer="ada")
     for request in review.list(state="unknown").requests:
         if request.call.name == "pay":
-            review.resolve(request.id, happened=f"pay {request.call.arguments['n']}" in effects_in(folder))
+            assert request.execution is not None
+            happened = f"pay {request.call.arguments['n']}" in effects_in(folder)
+            review.resolve(request.id, happened=happened, start=request.execution.starts)
     return [str(request.state) for request in review.list(limit=100).requests]
 
 

@@ -559,6 +559,8 @@ def test_what_was_found_out_about_a_start_is_not_recorded_of_a_later_one(ada: Br
     assert late.status_code == 412
     assert "It has changed since you opened it. Nothing was decided" in text_of(late.text)
     assert state_of(request_id) is State.UNKNOWN
+    assert "(start 2), OUTCOME UNKNOWN" in text_of(late.text)
+    assert ada.decide(request_id, "resolve", happened="no").status_code == 200
 
 
 # -- too late, or about something else -------------------------------------------------------------------------

@@ -246,12 +246,15 @@ class Lives(RuleBasedStateMachine):
         wait, request_id = self.chosen(which, "unknown", "running")
         expected = self.model.resolve(wait, by, set(roles), happened=happened, force=force)
         who = identity(by)
-        self.step(
-            lambda store: store.resolve(
-                request_id, who, roles=roles, happened=happened, comment=None, channel="test", force=force
-            ),
-            expected,
-        )  # fmt: skip
+
+        def resolve(store: Store) -> Request:
+            execution = store.get(request_id).execution
+            return store.resolve(
+                request_id, who, roles=roles, happened=happened, comment=None, channel="test", force=force,
+                start=1 if execution is None else execution.starts,
+            )  # fmt: skip
+
+        self.step(resolve, expected)
 
     # -- time, and the machine -------------------------------------------------------------------------------------
 

@@ -477,10 +477,17 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     click.option("--happened", is_flag=True, help="The call had its effect."),
     click.option("--did-not", "did_not", is_flag=True, help="The call had no effect."),
     click.option("--force", is_flag=True, help="Even if it is recorded as running, because its worker has ended."),
+    click.option(
+        "--start",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help="The start that you examined, if the call was started again: `sayso show` counts them.",
+    ),
     message_option("How you found out."),
 )
 def resolve(
-    cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, message: str | None
+    cli: CliContext, request_id: str, happened: bool, did_not: bool, force: bool, start: int, message: str | None
 ) -> int:  # fmt: skip
     """Record whether a call with an unknown outcome had its effect."""
     if happened is did_not:
@@ -491,7 +498,7 @@ def resolve(
         then = "; the program may try again" if request.state is State.APPROVED else ""
         return [f"{short(request.id)} {request.state}: {outcome}{then}"]
 
-    action = partial(cli.review.resolve, happened=happened, comment=message, force=force)
+    action = partial(cli.review.resolve, happened=happened, comment=message, force=force, start=start)
     return for_each(cli, [request_id], action, rows)
 
 

@@ -341,17 +341,18 @@ def ask_again(request: Request, reason: str, now: datetime) -> Transition:
 
 def resolve(
     request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
-    force: bool = False, token: str | None = None, now: datetime,
+    force: bool = False, token: str | None = None, start: int = 1, now: datetime,
 ) -> Transition:  # fmt: skip
     """Record how a call with an unknown outcome ended.
 
     With `force`, also that of a running call whose worker only a person can know to be gone (on another machine or in
     another container); such a call is never retried. `roles` are the reviewer's; they are None if the gate's `verify=`
-    hook resolves the call, which needs none. `comment` says how it was found out. `token` is that of the start that
-    was examined: the finding does not apply to a later start.
+    hook resolves the call, which needs none. `comment` says how it was found out. The finding does not apply to a
+    later start than the one that was examined: a hook names that by its `token`, a reviewer by its number, `start`.
 
     Raises:
         NotUnknownError: The outcome is not unknown.
+        StaleViewError: The call was started again since the reviewer examined it.
         OwnRequestError: The requester resolves its own request.
         MissingRoleError: The reviewer has none of the roles.
     """
@@ -366,6 +367,8 @@ def resolve(
         raise errors.NotUnknownError(request.id, state=request.state, hint=hint)
     if roles is not None:
         must_be_allowed(request, by, roles, now)
+        if start != execution.starts:
+            raise errors.StaleViewError(request.id, seen=f"start {start}", current=f"start {execution.starts}")
     detail: dict[str, Any] = {"happened": happened}
     if comment is not None:
         detail["comment"] = comment

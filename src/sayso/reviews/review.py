@@ -359,17 +359,19 @@ class Review:
 
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
-        force: bool = False, channel: str | None = None,
+        force: bool = False, start: int = 1, channel: str | None = None,
     ) -> Request:  # fmt: skip
         """Record whether a call with an unknown outcome had its effect. Durable on return.
 
         If it did not, its approval is used up nevertheless, unless the gate allows retries. A call whose worker ran on
         another machine or in another container stays `running` when that worker dies, because this process cannot
-        check; `force` takes your word that the worker is gone.
+        check; `force` takes your word that the worker is gone. `start` is the number of the start that you examined
+        (`request.execution.starts`); a later start is not resolved.
 
         Raises:
             TypeError: `happened` is not a bool. (`"no"` would count as true.)
             NotUnknownError: The outcome is not unknown.
+            StaleViewError: It was started again since.
             DecisionRefusedError: Or another subclass.
         """
         if not isinstance(happened, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
@@ -377,7 +379,7 @@ class Review:
         who, words = self._who(by), storable(comment)
         return self.store.resolve(
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
-            channel=channel or self.channel, force=force,
+            channel=channel or self.channel, force=force, start=start,
         )  # fmt: skip
 
     # -- grants and the stop -----------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class HttpStore(Watched, Store):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False, token: str | None = None,
+        channel: str, force: bool = False, token: str | None = None, start: int = 1,
     ) -> Request:  # fmt: skip
         if roles is not None or force:
             _people_decide()

@@ -172,17 +172,17 @@ class RequestStore(ABC):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False, token: str | None = None,
+        channel: str, force: bool = False, token: str | None = None, start: int = 1,
     ) -> Request:  # fmt: skip
         """In one transaction, record how a call with an unknown outcome ended; `roles` is None for a hook.
 
-        `force` also resolves a running call, on a person's word that its worker is gone. `token` names the start in
-        question; a later start is not resolved.
+        `force` also resolves a running call, on a person's word that its worker is gone. `token` (of a hook) or
+        `start` (of a reviewer) names the start in question; a later start is not resolved.
         """
         self.settle(request_id)
         return self._transact(
             _resolved, request_id, by=by, roles=roles, happened=happened, comment=comment, channel=channel,
-            force=force, token=token,
+            force=force, token=token, start=start,
         )  # fmt: skip
 
     @verb

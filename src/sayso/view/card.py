@@ -101,7 +101,8 @@ def _progress(request: Request, now: datetime) -> str:
                 attempt=execution.attempt, starts=_starts(execution),
             )  # fmt: skip
         case State.UNKNOWN if execution is not None:
-            return say("started %(ago)s, OUTCOME UNKNOWN", ago=ago(execution.started_at, now))
+            which = say(" (start %(number)s)", number=execution.starts) if execution.starts > 1 else ""
+            return say("started %(ago)s%(which)s, OUTCOME UNKNOWN", ago=ago(execution.started_at, now), which=which)
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
             return say(str(request.state)) + when

@@ -232,6 +232,7 @@ class Resolve(Input):
     happened: bool
     comment: Comment = None
     force: bool = Field(False, description="Even if it is recorded as running, because its worker has ended.")
+    start: int = Field(1, ge=1, description="The `starts` of the execution that was examined; not a later one.")
 
 
 # -- answers ---------------------------------------------------------------------------------------------------

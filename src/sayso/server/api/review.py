@@ -259,9 +259,11 @@ def extend(context: Context, request: Request, body: messages.Extend) -> Request
     return context.review.extend(request.id, span)
 
 
-@_verb("Record whether a call with an unknown outcome happened", "not_unknown", kinds=_READERS)
+@_verb("Record whether a call with an unknown outcome happened", "not_unknown", "stale_view", kinds=_READERS)
 def resolve(context: Context, request: Request, body: messages.Resolve) -> Request:
-    return context.review.resolve(request.id, happened=body.happened, comment=body.comment, force=body.force)
+    return context.review.resolve(
+        request.id, happened=body.happened, comment=body.comment, force=body.force, start=body.start
+    )
 
 
 # -- away --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ changed meanwhile, or that somebody else decided, is left unchanged and reported
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -38,6 +39,7 @@ from sayso.view.summary import is_high, token
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """The verbs after which the next request opens."""
+_START = re.compile("[0-9]{1,9}")
 
 
 def act(context: RequestContext) -> Response:
@@ -112,15 +114,14 @@ def _answer(context: RequestContext, request: Request, seen: str) -> None:  # no
     context.review.answer(request.id, answer, comment=context.field("note"))
 
 
-def _resolve(context: RequestContext, request: Request, seen: str) -> None:
-    execution, happened = request.execution, context.form.get("happened")
-    if execution is not None and context.form.get("start") != str(execution.starts):  # of another start
-        raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
+def _resolve(context: RequestContext, request: Request, _: str) -> None:
+    happened, start = context.form.get("happened"), context.form.get("start", "")
     if happened not in {"yes", "no"}:
         raise NotDoneError(say("Choose whether it happened or not. Nothing was decided."))
     context.review.resolve(
-        request.id, happened=happened == "yes", comment=context.field("note"), force=_is_forced(context)
-    )
+        request.id, happened=happened == "yes", comment=context.field("note"), force=_is_forced(context),
+        start=int(start) if _START.fullmatch(start) else 0,
+    )  # fmt: skip
 
 
 def _comment(context: RequestContext, request: Request, _: str) -> None:
