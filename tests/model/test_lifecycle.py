@@ -54,7 +54,8 @@ def approved(request: Request | None = None) -> Request:
 
 def held_back(request: Request) -> Request:
     decision = None if request.decision is None else replace(request.decision, held_for=SECOND)
-    return replace(request, decision=decision)
+    votes = request.votes if decision is None else (*request.votes[:-1], decision)
+    return replace(request, decision=decision, votes=votes)
 
 
 def started(request: Request | None = None, name: str | None = None) -> Request:

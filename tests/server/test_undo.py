@@ -91,6 +91,19 @@ def test_a_vote_that_can_be_undone_leaves_the_end_of_its_request_apart(ada: Brow
     assert re.search(r"asked just now · expires in", text_of(page))
 
 
+def test_a_vote_is_undone_although_somebody_else_has_voted_since(store: Store, ada: Browser) -> None:
+    @sayso.gate(wait="raise", quorum=2)
+    def wire(amount: int) -> None: ...
+
+    request_id = held(wire, 1).confirmation_id
+    ada.decide(request_id, "approve")
+    sayso.Review().approve(request_id, by="bob")
+    assert store.get(request_id).state is State.APPROVED
+    undo(ada, request_id, ada.get(f"/r/{request_id}").text)
+    found = store.get(request_id)
+    assert (found.state, [vote.by.subject for vote in found.votes]) == (State.PENDING, ["bob"])
+
+
 def test_what_is_pressed_too_late_is_refused_and_starts(store: Store, ada: Browser, clock: Clock) -> None:
     request_id = held(payer(), 1).confirmation_id
     page = ada.decide(request_id, "approve")

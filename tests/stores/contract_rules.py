@@ -289,6 +289,28 @@ class RuleContract(StoreContract):
         voted = self.decide("approve", self.ask(quorum=Quorum(2)), ADA, held_for=timedelta(seconds=5))
         assert self.store.undo(voted.id, ADA, channel="test").votes == ()
 
+    def test_an_approval_is_undone_although_others_have_approved_since(self) -> None:
+        held_for = timedelta(seconds=5)
+        for count, state in ((3, State.PENDING), (2, State.APPROVED)):
+            first = self.decide("approve", self.ask(quorum=Quorum(count)), ADA, held_for=held_for)
+            second = self.decide("approve", first, BOB)
+            assert second.state is state
+            undone = self.store.undo(first.id, ADA, channel="test")
+            assert (undone.state, [vote.by for vote in undone.votes]) == (State.PENDING, [BOB])
+            refusal(errors.NotApprovedError, lambda r=first: self.store.start(r.id, "t"))
+        self.clock.at += held_for
+        refusal(errors.NotUndoneError, lambda: self.store.undo(first.id, BOB, channel="test"))
+        assert audit.verify(self.store).broken == ()
+
+    def test_undoing_an_edit_discards_the_later_approvals_of_it(self) -> None:
+        request = self.ask(quorum=Quorum(3))
+        edit = sample_edit(request, amount=7)
+        edited = self.decide("approve", request, edited=edit, held_for=timedelta(seconds=5))
+        self.decide("approve", edited, BOB)
+        undone = self.store.undo(request.id, ADA, channel="test")
+        assert (undone.edited, undone.votes) == (None, ())
+        assert undone.current_fingerprint == request.fingerprint
+
     def test_undoing_an_edit_leaves_the_call_as_it_was_proposed(self) -> None:
         request = self.ask()
         edited = self.decide("approve", request, edited=sample_edit(request, amount=7), held_for=timedelta(seconds=5))

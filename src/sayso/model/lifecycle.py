@@ -295,15 +295,13 @@ def _approve(
 def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Transition:
     """Undo a reviewer's own approval or vote, while its call cannot start yet.
 
-    Earlier votes stay. Undoing an edit restores the proposed call and discards all votes.
+    The votes of others stay, earlier and later ones. Undoing an edit restores the proposed call and discards all votes.
 
     Raises:
         NotUndoneError: It is somebody else's, its time to undo is over, or its call has started.
     """
-    undone = request.decision if request.state is State.APPROVED else None
-    if request.state is State.PENDING and request.votes:
-        undone = request.votes[-1]
-    if undone is None or undone.verb != "approve":
+    undone = undo_by(request, by)
+    if undone is None:
         raise errors.NotUndoneError(request.id, reason=f"the request is {request.state}")
     if not by.is_same(undone.by):
         raise errors.NotUndoneError(request.id, reason=f"it was made by {str(undone.by)!r}")
@@ -315,6 +313,14 @@ def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Tran
         edited=None if undone.edited else request.edited,
     )  # fmt: skip
     return Transition(new, "undone", by, channel, {"edited": True} if undone.edited else {})
+
+
+def undo_by(request: Request, by: Identity) -> Decision | None:
+    """Return the approval that a reviewer's undo is about: their own, else the last one; None if there is none."""
+    if request.state not in {State.PENDING, State.APPROVED}:
+        return None
+    last = request.votes[-1] if request.votes else request.decision
+    return next((vote for vote in request.votes if vote.by.is_same(by)), last)
 
 
 def allow_within(request: Request, budgets: str, now: datetime) -> Transition:

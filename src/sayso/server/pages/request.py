@@ -20,7 +20,7 @@ from sayso.model.canonical import MASK, Json, form_of, load
 from sayso.model.canonical.json_tree import fields_of
 from sayso.model.edit import PLAN_TOOL, is_read_only, is_target, schema_of, writes_over
 from sayso.model.journal import Entry
-from sayso.model.lifecycle import must_be_allowed, undo
+from sayso.model.lifecycle import must_be_allowed, undo, undo_by
 from sayso.model.parameters import place
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import Change, as_amount, brief, quoted
@@ -322,7 +322,7 @@ class Undo(NamedTuple):
 
 def undo_of(context: RequestContext, request: Request) -> Undo | None:
     """Return how long this person can undo their decision; None if they cannot."""
-    now, decision = clock.now(), request.decision or (request.votes[-1] if request.votes else None)
+    now, decision = clock.now(), undo_by(request, context.reviewer.identity)
     if decision is None or decision.held_for is None:
         return None
     try:
