@@ -197,7 +197,7 @@ def test_a_row_of_a_list_of_objects_that_does_not_fit_is_named_and_nothing_is_de
     assert '<details class="add">' in page
     for sent, why in (
         ({"f0.0.1": "many"}, "value[0].count: write a whole number"),
-        ({"f0.1.1": "4"}, "value[1].sku: Field required"),
+        ({"f0.1.1": "4"}, "value[1].sku: is missing"),
     ):
         refused = ada.decide(request_id, "approve", **sent)
         assert (refused.status_code, why in text_of(refused.text)) == (422, True), text_of(refused.text)
@@ -311,8 +311,8 @@ def test_secrets_are_masked_and_cannot_be_changed(ada: Browser) -> None:
     ("name", "typed", "words"),
     [
         ("whole", "7.5", "write a whole number"), ("whole", "", "write a whole number"),
-        ("bounded", "501", "the maximum of"),
-        ("day", "tomorrow", "valid date"), ("choice", "9", "choose one"), ("colour", "", "choose one"),
+        ("bounded", "501", "must be at most 500"),
+        ("day", "tomorrow", "must be a date, such as"), ("choice", "9", "choose one"), ("colour", "", "choose one"),
         ("yes", "perhaps", "true or false"), ("anything", "{", "not valid JSON"),
         ("anything", '{"a":1,"a":2}', "duplicate key"),
         ("anything", "NaN", "not valid JSON"), ("numbers", "1\nx", "write a"),

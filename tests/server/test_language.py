@@ -25,6 +25,7 @@ from sayso.model.schema_validation import SchemaError
 from sayso.model.text import speaking
 from sayso.server import create_app
 from sayso.server.language import asked_for, languages, translated
+from sayso.server.pages.forms import Widget, with_problems
 from sayso.stores.base import Store
 from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
@@ -295,6 +296,12 @@ def test_what_is_wrong_with_a_typed_value_is_said_in_the_readers_language() -> N
         with pytest.raises(SchemaError) as refused:
             schema.fit({**({"α": 5} if schema is foreign and values else {}), **values})
         found += [problem.partition(": ")[2] for problem in refused.value.problems]
+    field, words = (
+        Widget("text", path="x"),
+        "input|string|integer|boolean|array|timezone|properties|YYYY|unable to parse",
+    )
+    shown = [with_problems([field], [f"x: {sentence}"])[0][0].problem or "" for sentence in found]
+    assert [one for one in shown if re.search(words, one, re.IGNORECASE)] == [], "words for programmers"
     deep, twice = "[" * 99 + "]" * 99, '{"α":1,"α":2}'
     for text in ("", "{", "[1,]", '{"α": 1,}', '{"α" 1}', '"α', "1 2", "NaN", "1e999", deep, twice):
         with pytest.raises(ValueError) as fault:  # noqa: PT011  what it says is what is looked at
@@ -308,7 +315,7 @@ def test_a_sentence_of_nobody_here_stays_as_it_is() -> None:
     for sentence in ("the program said so", "always", "too much; too late", ""):
         with speaking(HEBREW):
             assert translated(sentence) == sentence
-        assert translated("Field required") == "Field required", "English needs no words of a catalogue"
+    assert translated("Input is shorter than 1 character") == "must have at least 1 character"
 
 
 def test_why_a_form_was_refused_and_what_values_were_stands_in_the_readers_language(

@@ -198,6 +198,66 @@ _FORMS = (
 )  # fmt: skip
 """The patterns of sentences; the first match counts."""
 
+_ENGLISH = {
+    "Field required": "is missing", "Extra inputs are not permitted": "there is no such field",
+    "Input is not of type %(kind)s": "must be %(kind)s", "Input is not of types %(kind)s": "must be one of: %(kind)s",
+    "Input fits none of %(kind)s": "must be one of: %(kind)s", "Input should be a valid %(kind)s": "must be a %(kind)s",
+    "Input fits several alternatives that exclude each other": "fits several alternatives that exclude each other",
+    "Input should be one of %(values)s": "must be one of %(values)s", "Input should be None": "must be null",
+    "Input has a name that is not allowed": "has a name that is not allowed",
+    "%(value)s was expected": "must be %(value)s",
+    "Input is less than the minimum of %(bound)s": "must be at least %(bound)s",
+    "Input is greater than the maximum of %(bound)s": "must be at most %(bound)s",
+    "Input is less than or equal to the minimum of %(bound)s": "must be more than %(bound)s",
+    "Input is greater than or equal to the maximum of %(bound)s": "must be less than %(bound)s",
+    "Input should be greater than or equal to %(bound)s": "must be at least %(bound)s",
+    "Input should be less than or equal to %(bound)s": "must be at most %(bound)s",
+    "Input should be greater than %(bound)s": "must be more than %(bound)s",
+    "Input should be less than %(bound)s": "must be less than %(bound)s",
+    "Input is not a multiple of %(bound)s": "must be a multiple of %(bound)s",
+    "Input should be a multiple of %(bound)s": "must be a multiple of %(bound)s",
+    "Input should be a finite number": "must be a finite number",
+    "Input is shorter than %(count)s characters": "must have at least %(count)s characters",
+    "Input is longer than %(count)s characters": "must have at most %(count)s characters",
+    "String should have at least %(count)s characters": "must have at least %(count)s characters",
+    "String should have at most %(count)s characters": "must have at most %(count)s characters",
+    "Input has less than %(count)s items": "must have at least %(count)s items",
+    "Input has more than %(count)s items": "must have at most %(count)s items",
+    "%(what)s should have at least %(count)s items after validation, not %(found)s":
+        "must have at least %(count)s items, not %(found)s",
+    "%(what)s should have at most %(count)s items after validation, not %(found)s":
+        "must have at most %(count)s items, not %(found)s",
+    "Input has less than %(count)s properties": "must have at least %(count)s fields",
+    "Input has more than %(count)s properties": "must have at most %(count)s fields",
+    "Data should have at least %(count)s bytes": "must have at least %(count)s bytes",
+    "Data should have at most %(count)s bytes": "must have at most %(count)s bytes",
+    "Input has non-unique elements": "must not have the same item twice",
+    "Input does not match %(pattern)s": "does not have the required form, %(pattern)s",
+    "String should match pattern %(pattern)s": "does not have the required form, %(pattern)s",
+    "Input is not a %(format)s": "must be a valid %(format)s", "Input should be base64 text": "must be base64 text",
+    "Input should be a valid date, YYYY-MM-DD": "must be a date, such as 2026-03-31",
+    "Datetimes provided to dates should have zero time - e.g. be exact dates": "must be a date, such as 2026-03-31",
+    "Input should be a valid time, HH:MM:SS": "must be a time, such as 14:30:00",
+    "Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one":
+        "must be a date and time, such as 2026-03-31T14:30:00+02:00",
+    "Input should be a valid duration, as P1DT2H30M or 26:30:00": "must be a duration, such as 26:30:00 or P1DT2H30M",
+    "Input should be a valid boolean, unable to interpret input": "must be true or false",
+    "Decimal input should be an integer, float, string or Decimal object": "must be a number",
+    "Decimal input should have no more than %(count)s digits in total": "must have at most %(count)s digits",
+    "Decimal input should have no more than %(count)s decimal places": "must have at most %(count)s decimal places",
+    "Decimal input should have no more than %(count)s digits before the decimal point":
+        "must have at most %(count)s digits before the decimal point",
+    "Date should be in the past": "must be in the past", "Input should be in the past": "must be in the past",
+    "Date should be in the future": "must be in the future", "Input should be in the future": "must be in the future",
+    "Input should have timezone info": "must have a time zone, such as +02:00",
+    "Input should not have timezone info": "must not have a time zone",
+}  # fmt: skip
+"""What a page writes in English for a message that was written for programmers; catalogues translate the message."""
+
+_ENGLISH_KINDS = {
+    "string": "text", "integer": "whole number", "boolean": "true or false", "array": "list", "dictionary": "object",
+    "tuple": "list", "decimal": "number", "datetime": "date and time",
+}  # fmt: skip
 _KINDS = frozenset({
     later("string"), later("number"), later("integer"), later("boolean"), later("array"), later("object"),
     later("list"), later("dictionary"), later("tuple"), later("set"), later("date"), later("datetime"), later("time"),
@@ -207,18 +267,22 @@ _NESTED = frozenset({"what", "why", "forms"})  # placeholders whose text is tran
 _VALUE = re.compile(r"%\\\((\w+)\\\)s|%\((\w+)\)s")
 _COUNTED = re.compile(r"(?<=\\ )(characters|items|properties|bytes|digits|places)\b")
 _WORD = re.compile(r"\"?(\w+)\"?")
+_ONE = re.compile(r"(?<![\d.,])1 (character|item|field|byte|digit|decimal place)s\b")
 
 
 def translated(sentence: str) -> str:
     """Translate a sentence into the current language; return it unchanged if no pattern matches."""
-    if spoken().catalogue is None:
-        return sentence
+    is_english = spoken().catalogue is None
     for pattern, form in _patterns():
         found = pattern.fullmatch(sentence)
-        if found is not None:
-            return say(form, **{name: _part(name, value) for name, value in found.groupdict().items()})
+        if found is None:
+            continue
+        values = {name: _part(name, value) for name, value in found.groupdict().items()}
+        if not is_english:
+            return say(form, **values)
+        return _ONE.sub(r"1 \1", _ENGLISH[form] % values) if form in _ENGLISH else sentence
     if sentence in _KINDS:
-        return say(sentence)
+        return _kind(sentence)
     first, then, rest = sentence.partition("; ")
     return f"{translated(first)}; {translated(rest)}" if then else sentence
 
@@ -238,5 +302,9 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 def _part(name: str, value: str) -> str:
     if name == "kind":
-        return _WORD.sub(lambda word: say(word[1]) if word[1] in _KINDS else word[1], value)
+        return _WORD.sub(lambda word: _kind(word[1]) if word[1] in _KINDS else word[1], value)
     return translated(value) if name in _NESTED else value
+
+
+def _kind(word: str) -> str:
+    return _ENGLISH_KINDS.get(word.lower(), word) if spoken().catalogue is None else say(word)
