@@ -205,7 +205,7 @@ class SqliteStore(Watched, SqlStore):
                 tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
                 try:
                     found = work(tx, *args, **options)
-                    tx.commit()
+                    tx.flush()
                     done = found, tx.changed
                 except (Stale, errors.SaysoError):
                     pass  # one statement is not enough; outside this handler, exceptions have no context

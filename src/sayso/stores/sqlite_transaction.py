@@ -212,6 +212,7 @@ class SqliteTransaction(SqlTransaction):
     selects = SELECTS
     has_guessed = False
     _is_certain = False  # whether the version of the file was checked
+    _is_single = False  # whether it writes only at its end, and only one statement
     # Kinds of records that the next statement checks, which writes nothing if there are any.
     _unread: tuple[str, ...] = ()
     _loaded: CachedRow | None = None
@@ -221,8 +222,9 @@ class SqliteTransaction(SqlTransaction):
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str], *,
         is_fresh: bool = False,
     ) -> None:  # fmt: skip
-        self._execute = self._read_by = connection.execute
+        self._connection, self._execute, self._read_by = connection, connection.execute, connection.execute
         self._cache, self._seal, self._schema, self._may_guess = cache, seal, schema, not is_fresh
+        self._pending: list[tuple[Write | None, tuple[Any, ...], Entry, CachedRow | None]] = []
         self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
         self._keys: dict[str, Sequence[str]] = {}
         self.changed: list[str] = []
@@ -292,7 +294,9 @@ class SqliteTransaction(SqlTransaction):
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])
-        self._run(_INSERT, written, entry, CachedRow(written, request, None, digest))
+        self._pending.append((_INSERT, written, entry, CachedRow(written, request, None, digest)))
+        if not self._is_single:
+            self.flush()
 
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self._loaded
@@ -317,7 +321,9 @@ class SqliteTransaction(SqlTransaction):
         if again:
             write = Write((*again, *write.columns), is_start)
         values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if is_start else ()))
-        self._run(write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest))
+        self._pending.append((write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest)))
+        if not self._is_single:
+            self.flush()
 
     def verify(self, request: Request) -> bool:
         read = self._loaded
@@ -342,14 +348,22 @@ class SqliteTransaction(SqlTransaction):
 
     def note(self, run_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
         entry, _ = self._entry(run_id, "", event, by, channel, detail)
-        self._run(None, entry, entry)
+        self._pending.append((None, entry, entry, None))
+        self.flush()
 
-    def _run(
-        self, write: Write | None, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None
-    ) -> None:
-        """Write a journal entry, with the row of its request if there is one, and remember them."""
+    def flush(self) -> None:
+        """Write the pending journal entry, with the row of its request if there is one, and remember them.
+
+        Raises:
+            Stale: Nothing is pending, so that no compare-and-set confirms the verb's result, or more than one statement
+                can write; or a row or its chain was changed meanwhile.
+        """
+        if len(self._pending) != 1:
+            raise Stale
+        write, values, entry, written = self._pending.pop()
         try:
-            if self._execute(_APPEND if write is None else _sql(write, self._unread), values).rowcount != 1:
+            sql = _APPEND if write is None else _sql(write, self._unread)
+            if self._connection.execute(sql, values).rowcount != 1:
                 if not self._may_guess:
                     raise errors.StoreCorruptError(
                         "the store did not accept a change of a row that was read under its lock: somebody altered its"
@@ -376,15 +390,14 @@ class SingleStatement(SqliteTransaction):
     statement checks it (`none_of`).
     """
 
-    _may_guess = True
-    _pending: tuple[Write, tuple[Any, ...], Entry, CachedRow | None] | None = None
+    _may_guess = _is_single = True
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
     ) -> None:
         self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
         self._execute = self._read_by = _stale
-        self._keys, self._records, self.changed = {}, {}, []
+        self._keys, self._records, self._pending, self.changed = {}, {}, [], []
         self.heads = cache.heads  # shared, because they are committed as soon as they are written
 
     def load(self, request_id: str) -> Request:
@@ -417,19 +430,8 @@ class SingleStatement(SqliteTransaction):
             raise Stale
         return None  # the statement checks that too
 
-    def commit(self) -> None:
-        """Execute the statement; raises `Stale` if a single statement is not enough, or it wrote nothing."""
-        if self._pending is None:
-            raise Stale  # a result from memory that no compare-and-set has confirmed
-        self._execute = self._connection.execute
-        super()._run(*self._pending)
-
-    def _run(
-        self, write: Write | None, values: tuple[Any, ...], entry: Entry, written: CachedRow | None = None
-    ) -> None:
-        if self._pending is not None or write is None:
-            raise Stale
-        self._pending = write, values, entry, written
+    def note(self, *_: Any, **__: Any) -> None:
+        raise Stale
 
 
 def _stale(*_: Any) -> Any:
