@@ -44,6 +44,7 @@ from sayso.model.canonical import (
     encode,
     function_name,
     load,
+    read,
 )
 from sayso.model.canonical.json_tree import MASK, dump, fields_of, with_fields
 from tests.model import canonical_values
@@ -335,9 +336,20 @@ def comes_back(arguments: dict[str, Any]) -> bytes:
     assert identity(back) == identity(arguments)
     assert encode(back) == form
     assert digest_input(form.text) == form.digest_input
+    again, raw = read(form.text, lambda: CLASSES)
+    assert (identity(again), raw) == (identity(back), form.digest_input)
     assert dump(load(form.text)) == form.text
     check_round_trip(form, CLASSES)
     return form.digest_input
+
+
+@pytest.mark.parametrize("text", ['{"b":1,"a":2}', '{"a":{"c":1,"b":2}}', '{"a":[{"c":1,"b":2}]}', '{"a":"{","b":1}'])
+def test_a_stored_text_is_digested_with_sorted_keys(text: str) -> None:
+    assert read(text, dict) == (load(text), digest_input(text))
+
+
+def test_a_text_that_was_written_in_another_way_has_another_digest_input() -> None:
+    assert read('{"a": 1}', dict)[1] != encode({"a": 1}).digest_input
 
 
 @given(arguments=st.dictionaries(TEXTS, TREES, max_size=3))
