@@ -231,7 +231,7 @@ def update_values(
         and seal.is_open
         and notes_of(after) != (notes_of(before) if before.votes or before.decision is not None else [])
     ):
-        again = {"search": _search_value(after)}
+        again = {"search": search_text(after)}
     if asked is None:
         asked = asked_digest(old, seal)
     progress = _progress_values(after)
@@ -248,7 +248,7 @@ def asked_values(request: Request) -> tuple[Any, ...]:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
     return (
         request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        _search_value(request), (request.created_at - EPOCH) // MICROSECOND, _asked_text(request), form, masked,
+        search_text(request), (request.created_at - EPOCH) // MICROSECOND, _asked_text(request), form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
@@ -347,11 +347,6 @@ def _tied(digest: Callable[[Row, Seal], str], row: Row, seal: Seal) -> str | Non
 def sealed_search(request_id: str, run_id: str, tool: str) -> str:
     """Return the search text of a request whose words are encrypted."""
     return f"{request_id}\n{run_id}\n{tool}".casefold()
-
-
-def _search_value(request: Request) -> str:
-    text = search_text(request)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _asked_text(request: Request) -> str:
