@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -30,6 +31,12 @@ NO_ANSWERS = {
     "clock.py", "model/canonical/json_tree.py", "mplp/document.py", "mplp/confirm.py",
     "server/pages/rendering.py", "server/pages/listing.py", "server/auth/tokens.py",
 }  # fmt: skip
+
+
+def test_nobody_keeps_the_clock_that_use_replaces() -> None:
+    early = re.compile(r"from sayso\.clock import [^\n]*\bnow\b|\bclock\.now\b(?!\()")
+    found = {file.name for file in Path(sayso.__file__).parent.rglob("*.py") if early.search(file.read_text("utf-8"))}
+    assert found == set(), "call sayso.clock.now(): another reference to it is the system's clock forever"
 
 
 def test_instants_are_written_in_one_way() -> None:

@@ -1,7 +1,7 @@
 """The only source of time.
 
 Every time that is stored or compared comes from `now`. Stores call it inside a transaction. Tests replace the clock
-with `use`.
+with `use`, so call it as `clock.now()` and keep no other reference to it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,19 @@ from functools import partial
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _MILLISECOND = timedelta(milliseconds=1)
 
-
 _SYSTEM: Callable[[], datetime] = partial(datetime.now, UTC)
-_source = _SYSTEM
-
-
-def now() -> datetime:
-    """Return the current instant, aware and in UTC."""
-    return _source()
+now = _SYSTEM
+"""Returns the current instant, aware and in UTC."""
 
 
 def milliseconds(moment: datetime | None = None) -> int:
     """Return an instant, by default the current one, as whole milliseconds since 1970: the format of runs."""
-    return ((_source() if moment is None else moment) - EPOCH) // _MILLISECOND
+    return ((now() if moment is None else moment) - EPOCH) // _MILLISECOND
 
 
 def is_replaced() -> bool:
     """Return whether `use` has replaced the system clock. If so, stores use the replacement for their own clock."""
-    return _source is not _SYSTEM
+    return now is not _SYSTEM
 
 
 def microseconds(moment: datetime) -> int:
@@ -52,9 +47,9 @@ def written(moment: datetime) -> str:
 @contextmanager
 def use(source: Callable[[], datetime]) -> Generator[None]:
     """Take the time from `source` inside the block, in every thread of this process."""
-    global _source
-    before, _source = _source, source
+    global now
+    before, now = now, source
     try:
         yield
     finally:
-        _source = before
+        now = before

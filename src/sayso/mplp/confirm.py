@@ -16,7 +16,6 @@ from typing import Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from sayso import clock
 from sayso.errors import ConfigError
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
@@ -42,6 +41,7 @@ from sayso.mplp.document import (
     is_ours,
     repeated_ids,
     target_of,
+    time_now,
     time_text,
 )
 from sayso.mplp.schema import (
@@ -98,7 +98,7 @@ class Confirm(Document):
     target_id: str
     status: ConfirmStatus = ConfirmStatus.PENDING
     requested_by_role: str
-    requested_at: datetime = Field(default_factory=clock.now)
+    requested_at: datetime = Field(default_factory=time_now)
     reason: str | None = None
     decisions: Annotated[list[Decision], AfterValidator(FrozenList)] = Field(default=[], validate_default=True)
     trace: Trace | None = None

@@ -142,6 +142,11 @@ def repeated_ids(items: Sequence[Mapping[str, Any]], name: str, key: str, what: 
         seen.add(item[key])
 
 
+def time_now() -> datetime:
+    """Return the current instant; a default of fields that follows `clock.use`."""
+    return clock.now()
+
+
 def time_text(moment: datetime) -> str:
     """Format a time as in the protocol's examples; a naive time gets no zone."""
     precision = "microseconds" if moment.microsecond % 1000 else "milliseconds"
@@ -249,7 +254,7 @@ class Event(Part):
     event_id: str = Field(default_factory=new_id)
     event_type: str
     source: str = "confirm"
-    timestamp: datetime = Field(default_factory=clock.now)
+    timestamp: datetime = Field(default_factory=time_now)
     trace_id: str | None = None
     data: dict[str, Any] | None = Field(default=None, json_schema_extra={"nullable": True})
 
@@ -265,7 +270,7 @@ class StageEvent(BaseModel):
     event_id: str = Field(default_factory=new_id)
     event_family: str = "pipeline_stage"
     event_type: str
-    timestamp: datetime = Field(default_factory=clock.now)
+    timestamp: datetime = Field(default_factory=time_now)
     payload: dict[str, Any]
 
 
@@ -400,7 +405,7 @@ class Decision(Part):
     decision_id: str = Field(default_factory=new_id)
     status: DecisionStatus
     decided_by_role: str
-    decided_at: datetime = Field(default_factory=clock.now)
+    decided_at: datetime = Field(default_factory=time_now)
     reason: str | None = None
 
 

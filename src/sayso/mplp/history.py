@@ -26,7 +26,7 @@ from sayso.model.journal import detail_of
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
-from sayso.mplp.document import ConfirmStatus, Document, FrozenList, Part, Plan, time_text
+from sayso.mplp.document import ConfirmStatus, Document, FrozenList, Part, Plan, time_now, time_text
 from sayso.mplp.schema import ConfirmNotFoundError, MismatchError, id_of, is_id, new_id
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
@@ -253,7 +253,7 @@ class LearningSample(Document):
 
     sample_id: str = Field(default_factory=new_id)
     sample_family: str
-    created_at: datetime = Field(default_factory=clock.now)
+    created_at: datetime = Field(default_factory=time_now)
     input: dict[str, Any]
     state: dict[str, Any] | None = None
     output: dict[str, Any]

@@ -233,6 +233,10 @@ class PostgresTransaction(SqlTransaction):
         """Ids of the written requests and runs."""
         return [known.request.id for known in self.written] + self.changed_runs
 
+    def now(self) -> datetime:
+        self._now = self._clock()
+        return self._now
+
     def load(self, request_id: str) -> Request:
         known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
         if known is not None and known.n is None:

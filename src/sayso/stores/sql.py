@@ -346,7 +346,6 @@ class SqlTransaction(Transaction):
     _schema: Callable[[str], str]
     _may_guess: bool  # whether what is in the cache may be used, because the write detects if it is out of date
     _loaded: Any = None  # the row of the last request, as the cache returned it
-    _clock: Callable[[], datetime] = staticmethod(clock.now)
     _now: datetime | None = None
     changed_runs: list[str]
     heads: dict[str, tuple[int, str]]
@@ -357,7 +356,7 @@ class SqlTransaction(Transaction):
         """Return whether all columns of a row match the newest journal entry of its request."""
 
     def now(self) -> datetime:
-        self._now = self._clock()
+        self._now = clock.now()
         return self._now
 
     def load(self, request_id: str) -> Request:
@@ -405,7 +404,7 @@ class SqlTransaction(Transaction):
                 head = self._read_by(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
         if not self._seal.is_open:
             detail = sealed(detail, request_id or run_id, self._seal)
-        at = ((self._now or self._clock()) - EPOCH) // MICROSECOND
+        at = ((self._now or self.now()) - EPOCH) // MICROSECOND
         seq, before = head
         text = dumps_sorted(detail)
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text), before

@@ -18,8 +18,8 @@ from typing import Any, cast
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sayso import errors
-from sayso.clock import instant, now, written
+from sayso import clock, errors
+from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK
 from sayso.model.journal import Entry, showable
@@ -88,7 +88,7 @@ def _plain_runs(
     Such a run is not stored: it is of a program of which only the requests are known.
     A page looks through a limited number of requests, so it may be short, or empty, although there are more.
     """
-    at = now()
+    at = clock.now()
     wanted = Filter(_STATES[state] if state else frozenset(), name=name, at=at)
     found, seen = list[dict[str, Any]](), set[str]()
     for _ in range(_MOST_READ_PAGES):
@@ -156,7 +156,7 @@ def run(context: RequestContext) -> Response:
     return render(
         context, "run.html", run_id=run_id, record=None if loaded is None else loaded.record,
         steps=[step for step in steps if step["is_human"] or not only_human], only_human=only_human,
-        rows=rows_of(context.review, list(requests.requests), now()), journal=journal,
+        rows=rows_of(context.review, list(requests.requests), clock.now()), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         is_unreadable=is_unreadable, unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip
