@@ -40,7 +40,7 @@ from sayso.server.language import language_of, languages
 from sayso.stores.base import Store
 from sayso.stores.transaction import CHANNEL, Record, records_in
 from sayso.view import card
-from sayso.view.summary import name_of, time_left, token
+from sayso.view.summary import RISKS, name_of, time_left, token
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
@@ -49,7 +49,6 @@ _ROOM, _NAME_ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 60, 16, 500
 _ALL = 100_000_000  # characters: more than a call of one megabyte needs on one line
 _GONE = frozenset({404, 410})
 _TOLD = frozenset(State) - {State.RUNNING, State.DONE}
-_LEVELS = frozenset({"low", "medium", "high", "critical"})  # risks that are translated
 _URGENT = frozenset({"asked", "reminder", "escalated"})
 
 
@@ -366,7 +365,7 @@ def _body(request: Request) -> str:
     lines += [say("The program says: %(words)s", words=words)] if words else []
     if request.state is State.PENDING:
         level = (request.risk or "").strip().casefold()
-        named = say(level) if level in _LEVELS else token(request.risk or "", 20)
+        named = say(level) if level in RISKS else token(request.risk or "", 20)
         risk = [] if request.risk is None else [say("risk %(risk)s", risk=named)]
         expiry = say("expires %(when)s", when=time_left(request.expires_at, clock.now()))
         lines.append("; ".join([*risk, expiry]))
