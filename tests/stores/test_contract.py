@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,8 @@ class TestPostgresBehindPooler(TestPostgres):
     @pytest.fixture(autouse=True)
     def _pooler(self, _database: None) -> None:
         self.url = through_pooler(server(), self.url)
+
+
+def test_help_on_a_verb_shows_what_a_caller_passes() -> None:
+    for name, verb in inspect.getmembers(Store, inspect.isfunction):
+        assert next(iter(inspect.signature(verb).parameters)) == "self", name

@@ -25,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from sayso import clock, errors
@@ -117,6 +118,10 @@ def verb(work: Callable[Concatenate[Transaction, P], T | errors.SaysoError]) -> 
     def method(store: Any, *args: P.args, **options: P.kwargs) -> T:
         return store._transact(work, *args, **options)  # noqa: SLF001  what every store implements for its verbs
 
+    shown = signature(work)  # for `help`: callers pass no transaction
+    _, *parameters = shown.parameters.values()
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    cast("Any", method).__signature__ = shown.replace(parameters=[own, *parameters])
     return method
 
 
