@@ -129,6 +129,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in MEASURES]:
         parser.error(f"no measure is called {', '.join(unknown)}; there are {known}")
+    if options.markdown and not options.markdown.is_file():
+        parser.error(f"there is no file {options.markdown}; --markdown fills a page that has markers for the tables")
     return options
 
 

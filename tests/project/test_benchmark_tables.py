@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.__main__ import ON_A_PAGE
+import pytest
+
+from benchmarks.__main__ import MEASURES, ON_A_PAGE, main
 from benchmarks.capacity import MEASURE
 from benchmarks.costs import COSTS, cost_table
 from benchmarks.table import Row, Table, as_markdown, as_text, brief, facts_of, fill, table_of
@@ -30,6 +32,15 @@ def test_a_table_is_written_between_its_own_markers_and_nowhere_else(tmp_path: P
     )
     assert not fill(page, "targets", "never written\n")
     assert "never written" not in page.read_text(encoding="utf-8")
+
+
+def test_a_page_that_is_missing_ends_a_run_before_it_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(MEASURES, "walk", lambda _: pytest.fail("it measured"))
+    with pytest.raises(SystemExit):
+        main(["walk", "--markdown", str(tmp_path / "page.md")])
+    assert "there is no file" in capsys.readouterr().err
 
 
 def test_the_machine_is_described_once_above_the_tables_of_a_run() -> None:
