@@ -63,6 +63,23 @@ def made(output: str) -> Any:
     return program.Folder(Path(found[1]))
 
 
+def edits_path(person: Person, path: str) -> None:
+    """Approve the deletion of another path than the agent proposed."""
+    person.sees(MENU)
+    person.types("e")
+    person.sees('path ["report-final.md"]: ')
+    person.types(path)
+    person.sees("[y/n] ")
+    person.types("y")
+
+
+def at_its_end(person: Person) -> Any:
+    """Wait until the demo has ended well, and return its folder."""
+    code, _ = person.ends()
+    assert code == 0, person.screen
+    return made(person.screen)
+
+
 def processes_of(place: Path) -> list[str]:
     """Return the command lines of living processes that name this folder."""
     found: list[str] = []
@@ -290,12 +307,7 @@ def test_crash_story_takes_no_model(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp_path: Path) -> None:
     with sits_before(tmp_path) as person:
-        person.sees(MENU)
-        person.types("e")
-        person.sees('path ["report-final.md"]: ')
-        person.types("report-draft.md")
-        person.sees("[y/n] ")
-        person.types("y")
+        edits_path(person, "report-draft.md")
         person.sees("deleted report-draft.md")
         person.sees(MENU)
         person.types("r")
@@ -303,9 +315,7 @@ def test_person_edits_a_path_and_rejects_with_a_reason_that_the_agent_prints(tmp
         person.types("we need it")
         person.sees("does not do it: the call delete was rejected")
         assert "we need it" in person.sees("\n")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    place = made(person.screen)
+        place = at_its_end(person)
     assert place.present() == (set(program.FILES) - {"app.log", "report-draft.md"}) | ARCHIVE
     assert [state for _, _, state in story(place)] == [State.DONE, State.REJECTED]
 
@@ -319,9 +329,7 @@ def test_person_approves_one_and_leaves_the_other_which_is_not_deleted(tmp_path:
         person.sees(MENU)
         person.types("d")
         person.sees("still waits for a person")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    place = made(person.screen)
+        place = at_its_end(person)
     assert "contract.txt" in place.present()
     assert story(place)[1] == ("contract.txt", ["asked"], State.PENDING)
     assert processes_of(place.root) == []
@@ -341,9 +349,7 @@ def test_person_decides_in_a_second_terminal(tmp_path: Path) -> None:
         person.sees("does not do it: the call delete was rejected")
         person.sees(MENU)
         person.types("a")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    assert deleted(made(person.screen)) == ["contract.txt"]
+        assert deleted(at_its_end(person)) == ["contract.txt"]
 
 
 @pytest.mark.slow
@@ -361,9 +367,7 @@ def test_person_decides_in_a_browser(tmp_path: Path) -> None:
         assert "not this one" in person.sees("not this one")
         person.sees(MENU)
         person.types("a")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    assert deleted(made(person.screen)) == ["contract.txt"]
+        assert deleted(at_its_end(person)) == ["contract.txt"]
 
 
 @pytest.mark.slow
@@ -382,19 +386,13 @@ def test_demo_without_the_inbox_is_decided_by_command(tmp_path: Path) -> None:
 def test_path_that_leaves_the_folder_is_not_deleted_also_when_it_was_approved(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with sits_before(tmp_path) as person:
-        person.sees(MENU)
-        person.types("e")
-        person.sees('path ["report-final.md"]: ')
-        person.types("../../mine.txt")
-        person.sees("[y/n] ")
-        person.types("y")
+        edits_path(person, "../../mine.txt")
         person.sees("could not do it: ../../mine.txt is not in the folder that is tidied")
         person.sees(MENU)
         person.types("a")
-        code, _ = person.ends()
-    assert code == 0, person.screen
+        place = at_its_end(person)
     assert (tmp_path / "mine.txt").read_text() == "mine"
-    assert [state for _, _, state in story(made(person.screen))] == [State.FAILED, State.DONE]
+    assert [state for _, _, state in story(place)] == [State.FAILED, State.DONE]
 
 
 @pytest.mark.slow
@@ -405,9 +403,7 @@ def test_person_decides_in_the_crash_story_and_says_what_happened(tmp_path: Path
             person.types("a")
         person.sees("Did the deletion happen?")
         person.types("y")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    place = made(person.screen)
+        place = at_its_end(person)
     assert [events for _, events, _ in story(place)] == [
         AS_ASKED,
         ["asked", "approved", "started", "unknown", "resolved"],
@@ -437,9 +433,7 @@ def test_rejection_in_the_crash_story_leaves_nothing_to_crash_in(tmp_path: Path)
             person.types("r")
             person.sees("why? ")
             person.types("")
-        code, _ = person.ends()
-    assert code == 0, person.screen
-    place = made(person.screen)
+        place = at_its_end(person)
     assert deleted(place) == []
     assert [state for _, _, state in story(place)] == [State.REJECTED, State.REJECTED]
 

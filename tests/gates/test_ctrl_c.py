@@ -16,7 +16,7 @@ import sayso
 from sayso.gates import threads
 from sayso.model.request import State
 from sayso.stores.base import Store
-from tests.support.acting import program, running
+from tests.support.acting import AHELD, HELD, program, running
 
 SECONDS = 30
 
@@ -84,32 +84,9 @@ def test_ctrl_c_in_an_async_program_says_once_how_many_wait(file_store: Store) -
         assert (len(told), end in told[0]) == (1, True), rows
 
 
-HELD = """
-import sys, sayso
-sayso.configure(store=sys.argv[1])
-with sayso.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True) as held:
-    held.wait()
-    print(held.once(lambda _: "refunded"))
-"""
-AHELD = """
-import asyncio, sys, sayso.aio
-sayso.configure(store=sys.argv[1])
-async def refund(_):
-    return "refunded"
-
-async def main():
-    call = await sayso.aio.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True)
-    async with call as held:
-        await held.wait()
-        print(await held.once(refund))
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.parametrize("text", [HELD, AHELD], ids=["sync", "async"])
 def test_ctrl_c_withdraws_the_call_of_a_tool_and_says_so(file_store: Store, text: str) -> None:
-    said = interrupted(program(text, file_store.url))
+    said = interrupted(program(text, SAYSO_STORE=file_store.url))
     (request,) = sayso.Review().list(state="all").requests
     assert request.state is State.CANCELLED
     assert f"{request.id[:11]} was withdrawn, because its program stopped waiting; a new start asks again" in said

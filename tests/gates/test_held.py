@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
-from tests.support.acting import program, running
+from tests.support.acting import concurrently, program, running
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -44,25 +43,6 @@ def held(**options: Any) -> sayso.Held:
 
 def approve(call: sayso.Held, **options: Any) -> None:
     sayso.Review().approve(str(call.id), by="ada", **options)
-
-
-def all_at_once(work: Callable[[], Any], count: int = 10) -> list[Any]:
-    """Call `work` in that many threads, let all go together, and return what each gave or raised."""
-    barrier, gave = threading.Barrier(count), list[Any]()
-
-    def one() -> None:
-        barrier.wait(30)
-        try:
-            gave.append(work())
-        except Exception as error:  # noqa: BLE001  compared by the test
-            gave.append(error)
-
-    threads = [threading.Thread(target=one) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return gave
 
 
 @pytest.mark.parametrize("how", ["finish", "fail", "unknown"])
@@ -137,13 +117,13 @@ def test_arguments_that_do_not_fit_the_schema_are_not_asked(store: Store, wrong:
 
 def test_ten_threads_with_one_key_give_one_start_and_ten_equal_results(store: Store) -> None:
     ran: list[dict[str, Any]] = []
-    assert len({call.id for call in all_at_once(held)}) == 1
+    assert len({call.id for call in concurrently(10, held)}) == 1
     approve(held())
 
     def work() -> Any:
         return held().once(lambda arguments: {"run": ran.append(arguments) or len(ran)})
 
-    assert all_at_once(work) == [{"run": 1}] * 10
+    assert concurrently(10, work) == [{"run": 1}] * 10
     assert len(ran) == 1
     assert held().once(dict) == {"run": 1}
     assert held().result() == {"run": 1}
@@ -257,7 +237,7 @@ def test_a_call_that_a_rule_allows_runs_once_for_whoever_asks_its_handle() -> No
         ran.append(arguments)
         return len(ran)
 
-    assert all_at_once(lambda: allowed.once(work), 5) == [1] * 5
+    assert concurrently(5, lambda: allowed.once(work)) == [1] * 5
     assert (len(ran), allowed.once(work), allowed.result()) == (1, 1, 1)
 
 

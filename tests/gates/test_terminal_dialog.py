@@ -17,6 +17,7 @@ import pytest
 from sayso.model.request import Request, State
 from sayso.reviews import Review
 from sayso.stores.base import Store
+from tests.support.acting import AHELD, HELD
 from tests.support.person import Person
 
 MENU = "d detach   (then enter)\n> "
@@ -169,27 +170,6 @@ def test_detach_leaves_it_pending_and_says_how_to_go_on(key: str, store: Store) 
     Review().approve(request.id, by="bob")
     with program() as person:
         assert person.ends() == (0, "refunded 320.00 for A-4721 '' hunter2-hunter2\n")
-
-
-HELD = """
-import sayso
-with sayso.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True) as held:
-    held.wait()
-    print(held.once(lambda _: "refunded"))
-"""
-AHELD = """
-import asyncio, sayso.aio
-async def refund(_):
-    return "refunded"
-
-async def main():
-    call = await sayso.aio.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True)
-    async with call as held:
-        await held.wait()
-        print(await held.once(refund))
-
-asyncio.run(main())
-"""
 
 
 @pytest.mark.parametrize("text", [HELD, AHELD], ids=["sync", "async"])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import threading
 from collections.abc import Callable, Coroutine
@@ -27,11 +28,14 @@ from tests.support.threads import few_threads
 PATH = {"path": "/etc/motd", "size": 3}
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(work, 2 * PATIENCE)
+def bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Turn an async test into a sync one that ends in time."""
 
-    asyncio.run(bounded())
+    @functools.wraps(test)
+    def plain(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 2 * PATIENCE))
+
+    return plain
 
 
 @pytest.fixture
@@ -57,134 +61,124 @@ async def pending(store: Store, count: int = 1) -> list[sayso.Request]:
     return requests(store, State.PENDING)
 
 
-def test_what_the_server_lists_reaches_the_client_byte_for_byte(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        answer = await client.ask("tools/list")
-        assert answer["result"]["tools"] == server.tools
-        assert client.lines == [
-            json.dumps(
-                {"jsonrpc": "2.0", "id": 1, "result": {"tools": server.tools}}, separators=(" , ", " : ")
-            ).encode()
-        ]
-        assert server.seen == [{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]
-
-    run(work())
+async def approved(client: Client, store: Store) -> sayso.Request:
+    """Make the call of `write`, which waits, and return its request as it was approved."""
+    await client.call("write", PATH)
+    [request] = requests(store)
+    return sayso.Review().approve(request.id, by="ada")
 
 
-def test_a_free_tool_is_not_held_up_while_another_waits(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        _, answer = await client.calling("write", PATH)
-        await pending(store)
-        assert text(await client.call("read", {"path": "a"})) == 'wrote {"path": "a"}'
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        assert text((await answer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
-        assert [call["name"] for call in server.calls] == ["read", "write"]
-
-    run(work())
+@bounded
+async def test_what_the_server_lists_reaches_the_client_byte_for_byte(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    answer = await client.ask("tools/list")
+    assert answer["result"]["tools"] == server.tools
+    assert client.lines == [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": server.tools}}, separators=(" , ", " : ")).encode()
+    ]
+    assert server.seen == [{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}]
 
 
-def test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_after_that_asks_anew(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        ticket = await client.call("write", PATH)
-        [request] = requests(store)
-        assert text(ticket).startswith(
-            f"Not run yet: a person must approve {request.id}; call again with the same arguments."
-        )
-        assert ticket["isError"] is True
-        assert ticket["_meta"] == {"sayso/request": request.id}
-        assert text(await client.call("write", PATH)) == text(ticket)
-        assert server.calls == []
-        sayso.Review().approve(request.id, by="ada", changes={"size": 2}, comment="smaller")
-        done = text(await client.call("write", PATH))
-        assert done.endswith('wrote {"path": "/etc/motd", "size": 2}')
-        assert "smaller" in done
-        assert "size  3 -> 2" in done
-        anew = await client.call("write", PATH)
-        assert text(anew).startswith("Not run yet")
-        assert len(server.calls) == 1
-        [second] = requests(store, State.PENDING)
-        assert second.id != request.id
-        assert second.context["this call"] == {"equal calls before in this run": 1}
-
-    run(work())
+@bounded
+async def test_a_free_tool_is_not_held_up_while_another_waits(store: Store) -> None:
+    server = Server()
+    client = Client(server, wait="block")
+    _, answer = await client.calling("write", PATH)
+    await pending(store)
+    assert text(await client.call("read", {"path": "a"})) == 'wrote {"path": "a"}'
+    sayso.Review().approve(requests(store)[0].id, by="ada")
+    assert text((await answer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
+    assert [call["name"] for call in server.calls] == ["read", "write"]
 
 
-def test_an_edit_is_checked_by_the_schema_of_the_tool(store: Store) -> None:
-    async def work() -> None:
-        client = Client(Server())
-        await client.call("write", PATH)
-        [request] = requests(store)
-        with pytest.raises(errors.InvalidChangesError, match="size"):
-            sayso.Review().approve(request.id, by="ada", changes={"size": "many"})
-        assert requests(store)[0].state is State.PENDING
-
-    run(work())
-
-
-def test_arguments_that_do_not_fit_the_schema_may_be_corrected(store: Store) -> None:
-    async def work() -> None:
-        client = Client(Server())
-        told = text(await client.call("write", {"path": "/etc/motd", "size": "many"}))
-        assert "call it again only if changed" in told
-        assert not requests(store)
-
-    run(work())
-
-
-def test_a_blocked_call_reports_progress_and_ends_with_the_result(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        _, answer = await client.calling("write", PATH, progressToken="p1")
-        [request] = await pending(store)
-        beat = await client.notice("notifications/progress")
-        assert beat["params"] == {"progressToken": "p1", "progress": 1e-06, "message": "waiting for a person"}
-        sayso.Review().approve(request.id, by="ada")
-        assert (await answer)["result"]["content"] == [
-            {"type": "text", "text": 'wrote {"path": "/etc/motd", "size": 3}'}
-        ]
-        assert server.calls[0]["_meta"] == {"progressToken": "p1"}
-
-    run(work())
+@bounded
+async def test_a_call_made_again_finds_its_decision_and_its_edit_and_an_equal_one_after_that_asks_anew(
+    store: Store,
+) -> None:
+    server = Server()
+    client = Client(server)
+    ticket = await client.call("write", PATH)
+    [request] = requests(store)
+    assert text(ticket).startswith(
+        f"Not run yet: a person must approve {request.id}; call again with the same arguments."
+    )
+    assert ticket["isError"] is True
+    assert ticket["_meta"] == {"sayso/request": request.id}
+    assert text(await client.call("write", PATH)) == text(ticket)
+    assert server.calls == []
+    sayso.Review().approve(request.id, by="ada", changes={"size": 2}, comment="smaller")
+    done = text(await client.call("write", PATH))
+    assert done.endswith('wrote {"path": "/etc/motd", "size": 2}')
+    assert "smaller" in done
+    assert "size  3 -> 2" in done
+    anew = await client.call("write", PATH)
+    assert text(anew).startswith("Not run yet")
+    assert len(server.calls) == 1
+    [second] = requests(store, State.PENDING)
+    assert second.id != request.id
+    assert second.context["this call"] == {"equal calls before in this run": 1}
 
 
-def test_a_call_that_blocked_for_long_gets_a_ticket_and_the_call_made_again_its_result(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, patience=0.0)
-        assert text(await client.call("write", PATH, progressToken=1)).startswith("Not run yet")
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        assert text(await client.call("write", PATH, progressToken=2)).startswith("wrote")
-        assert len(requests(store)) == len(server.calls) == 1
-
-    run(work())
+@bounded
+async def test_an_edit_is_checked_by_the_schema_of_the_tool(store: Store) -> None:
+    client = Client(Server())
+    await client.call("write", PATH)
+    [request] = requests(store)
+    with pytest.raises(errors.InvalidChangesError, match="size"):
+        sayso.Review().approve(request.id, by="ada", changes={"size": "many"})
+    assert requests(store)[0].state is State.PENDING
 
 
-def test_a_no_is_a_result_in_words_that_stop_retries_and_a_retry_asks_nobody(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        await client.call("write", PATH)
-        sayso.Review().reject(requests(store)[0].id, "not on a Sunday", by="ada")
-        for _ in range(2):
-            no = await client.call("write", PATH)
-            assert no["isError"] is True
-            assert 'ada rejected it: "not on a Sunday"' in text(no) or "not on a Sunday" in text(no)
-            assert "This is final: do not repeat this call." in text(no)
-            assert "Traceback" not in text(no)
-        assert server.calls == []
-        assert len(requests(store)) == 1
-
-    run(work())
+@bounded
+async def test_arguments_that_do_not_fit_the_schema_may_be_corrected(store: Store) -> None:
+    client = Client(Server())
+    told = text(await client.call("write", {"path": "/etc/motd", "size": "many"}))
+    assert "call it again only if changed" in told
+    assert not requests(store)
 
 
-def test_a_call_that_is_cancelled_while_it_is_recorded_is_withdrawn(
+@bounded
+async def test_a_blocked_call_reports_progress_and_ends_with_the_result(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    _, answer = await client.calling("write", PATH, progressToken="p1")
+    [request] = await pending(store)
+    beat = await client.notice("notifications/progress")
+    assert beat["params"] == {"progressToken": "p1", "progress": 1e-06, "message": "waiting for a person"}
+    sayso.Review().approve(request.id, by="ada")
+    assert (await answer)["result"]["content"] == [{"type": "text", "text": 'wrote {"path": "/etc/motd", "size": 3}'}]
+    assert server.calls[0]["_meta"] == {"progressToken": "p1"}
+
+
+@bounded
+async def test_a_call_that_blocked_for_long_gets_a_ticket_and_the_call_made_again_its_result(store: Store) -> None:
+    server = Server()
+    client = Client(server, patience=0.0)
+    assert text(await client.call("write", PATH, progressToken=1)).startswith("Not run yet")
+    sayso.Review().approve(requests(store)[0].id, by="ada")
+    assert text(await client.call("write", PATH, progressToken=2)).startswith("wrote")
+    assert len(requests(store)) == len(server.calls) == 1
+
+
+@bounded
+async def test_a_no_is_a_result_in_words_that_stop_retries_and_a_retry_asks_nobody(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    await client.call("write", PATH)
+    sayso.Review().reject(requests(store)[0].id, "not on a Sunday", by="ada")
+    for _ in range(2):
+        no = await client.call("write", PATH)
+        assert no["isError"] is True
+        assert 'ada rejected it: "not on a Sunday"' in text(no) or "not on a Sunday" in text(no)
+        assert "This is final: do not repeat this call." in text(no)
+        assert "Traceback" not in text(no)
+    assert server.calls == []
+    assert len(requests(store)) == 1
+
+
+@bounded
+async def test_a_call_that_is_cancelled_while_it_is_recorded_is_withdrawn(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asking, may_go_on, ask = threading.Event(), threading.Event(), store.ask
@@ -196,284 +190,249 @@ def test_a_call_that_is_cancelled_while_it_is_recorded_is_withdrawn(
 
     monkeypatch.setattr(store, "ask", slow)
 
-    async def work() -> None:
-        client = Client(Server(), wait="block")
-        number, _ = await client.calling("write", PATH)
-        task = client.gateway._calls[number]
-        assert await asyncio.to_thread(asking.wait, 30)
-        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        may_go_on.set()
-        await asyncio.wait([task], timeout=30)
-        assert [request.state for request in requests(store)] == [State.CANCELLED]
-        await client.gateway.close()
-
-    run(work())
+    client = Client(Server(), wait="block")
+    number, _ = await client.calling("write", PATH)
+    task = client.gateway._calls[number]
+    assert await asyncio.to_thread(asking.wait, 30)
+    await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+    may_go_on.set()
+    await asyncio.wait([task], timeout=30)
+    assert [request.state for request in requests(store)] == [State.CANCELLED]
+    await client.gateway.close()
 
 
-def test_a_client_that_cancels_withdraws_and_nothing_starts_later(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        number, _ = await client.calling("write", PATH)
-        [request] = await pending(store)
-        task = client.gateway._calls[number]
-        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        await asyncio.wait([task])
-        assert store.get(request.id).state is State.CANCELLED
-        with pytest.raises(errors.AlreadyDecidedError):
-            sayso.Review().approve(request.id, by="ada")
-        assert server.calls == []
-        assert all(message.get("method") != "notifications/cancelled" for message in server.seen)
-        # An equal call is not the one that was given up.
-        await client.calling("write", PATH)
-        [second] = await pending(store)
-        assert second.id != request.id
-        await client.gateway.close()
-
-    run(work())
+@bounded
+async def test_a_client_that_cancels_withdraws_and_nothing_starts_later(store: Store) -> None:
+    server = Server()
+    client = Client(server, wait="block")
+    number, _ = await client.calling("write", PATH)
+    [request] = await pending(store)
+    task = client.gateway._calls[number]
+    await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+    await asyncio.wait([task])
+    assert store.get(request.id).state is State.CANCELLED
+    with pytest.raises(errors.AlreadyDecidedError):
+        sayso.Review().approve(request.id, by="ada")
+    assert server.calls == []
+    assert all(message.get("method") != "notifications/cancelled" for message in server.seen)
+    # An equal call is not the one that was given up.
+    await client.calling("write", PATH)
+    [second] = await pending(store)
+    assert second.id != request.id
+    await client.gateway.close()
 
 
 @pytest.mark.parametrize("wait", ["block", "ticket"])
-def test_a_session_that_ends_withdraws_what_waits_and_what_was_approved(store: Store, wait: Any) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait=wait)
-        for size in (1, 2):
-            await client.calling("write", {"path": "a", "size": size})
-        first, _ = await pending(store, 2)
-        if wait == "ticket":
-            sayso.Review().approve(first.id, by="ada")
-        await client.gateway.close()
-        assert {request.state for request in requests(store)} == {State.CANCELLED}
-        assert server.calls == []
-
-    run(work())
+@bounded
+async def test_a_session_that_ends_withdraws_what_waits_and_what_was_approved(store: Store, wait: Any) -> None:
+    server = Server()
+    client = Client(server, wait=wait)
+    for size in (1, 2):
+        await client.calling("write", {"path": "a", "size": size})
+    first, _ = await pending(store, 2)
+    if wait == "ticket":
+        sayso.Review().approve(first.id, by="ada")
+    await client.gateway.close()
+    assert {request.state for request in requests(store)} == {State.CANCELLED}
+    assert server.calls == []
 
 
-def test_with_a_named_run_a_ticket_is_found_by_the_next_session(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, run="nightly")
-        await client.call("write", PATH)
-        await client.gateway.close()
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        later = Client(server, run="nightly")
-        assert text(await later.call("write", PATH)).startswith("wrote")
-        assert len(requests(store)) == len(server.calls) == 1
-
-    run(work())
+@bounded
+async def test_with_a_named_run_a_ticket_is_found_by_the_next_session(store: Store) -> None:
+    server = Server()
+    client = Client(server, run="nightly")
+    await client.call("write", PATH)
+    await client.gateway.close()
+    sayso.Review().approve(requests(store)[0].id, by="ada")
+    later = Client(server, run="nightly")
+    assert text(await later.call("write", PATH)).startswith("wrote")
+    assert len(requests(store)) == len(server.calls) == 1
 
 
-def test_a_replay_by_another_session_gets_the_result_for_ten_minutes_and_then_asks_anew(
+@bounded
+async def test_a_replay_by_another_session_gets_the_result_for_ten_minutes_and_then_asks_anew(
     store: Store, clock: Clock
 ) -> None:
-    async def work() -> None:
-        server = Server()
-        first = Client(server, run="nightly")
-        await first.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        done = await first.call("write", PATH)
-        clock.tick(minutes=9)
-        assert await Client(server, run="nightly").call("write", PATH) == done
-        clock.tick(minutes=2)
-        assert text(await Client(server, run="nightly").call("write", PATH)).startswith("Not run yet")
-        assert len(server.calls) == 1
-
-    run(work())
+    server = Server()
+    first = Client(server, run="nightly")
+    await approved(first, store)
+    done = await first.call("write", PATH)
+    clock.tick(minutes=9)
+    assert await Client(server, run="nightly").call("write", PATH) == done
+    clock.tick(minutes=2)
+    assert text(await Client(server, run="nightly").call("write", PATH)).startswith("Not run yet")
+    assert len(server.calls) == 1
 
 
-def test_a_key_of_the_clients_own_is_the_same_call_for_ever(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, run="nightly")
-        key = {"sayso/key": "call_1"}
-        await client.call("write", PATH, **key)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        done = await client.call("write", PATH, **key)
-        assert await client.call("write", PATH, **key) == done
-        assert await Client(server, run="nightly").call("write", PATH, **key) == done
-        swapped = await client.call("write", {"path": "/etc/passwd"}, **key)
-        assert swapped["isError"] is True
-        assert "was not run" in text(swapped)
-        assert len(server.calls) == 1
-
-    run(work())
+@bounded
+async def test_a_key_of_the_clients_own_is_the_same_call_for_ever(store: Store) -> None:
+    server = Server()
+    client = Client(server, run="nightly")
+    key = {"sayso/key": "call_1"}
+    await client.call("write", PATH, **key)
+    sayso.Review().approve(requests(store)[0].id, by="ada")
+    done = await client.call("write", PATH, **key)
+    assert await client.call("write", PATH, **key) == done
+    assert await Client(server, run="nightly").call("write", PATH, **key) == done
+    swapped = await client.call("write", {"path": "/etc/passwd"}, **key)
+    assert swapped["isError"] is True
+    assert "was not run" in text(swapped)
+    assert len(server.calls) == 1
 
 
-def test_of_ten_calls_made_again_at_once_one_starts_and_all_get_its_result(store: Store) -> None:
-    async def work() -> None:
-        server, release = Server(), asyncio.Event()
+@bounded
+async def test_of_ten_calls_made_again_at_once_one_starts_and_all_get_its_result(store: Store) -> None:
+    server, release = Server(), asyncio.Event()
 
-        async def slowly(params: dict[str, Any]) -> dict[str, Any]:
-            await release.wait()
-            return {"content": [{"type": "text", "text": f"number {len(server.calls)}"}]}
+    async def slowly(params: dict[str, Any]) -> dict[str, Any]:
+        await release.wait()
+        return {"content": [{"type": "text", "text": f"number {len(server.calls)}"}]}
 
-        other = Server()
-        other.calls, other.answer, server.answer = server.calls, slowly, slowly
-        clients = [Client(server, run="nightly"), Client(other, run="nightly")]
-        await clients[0].call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        answers = [(await clients[number % 2].calling("write", PATH))[1] for number in range(10)]
-        await until(lambda: bool(server.calls) and all(len(client.gateway._calls) == 5 for client in clients))
-        release.set()
+    other = Server()
+    other.calls, other.answer, server.answer = server.calls, slowly, slowly
+    clients = [Client(server, run="nightly"), Client(other, run="nightly")]
+    await approved(clients[0], store)
+    answers = [(await clients[number % 2].calling("write", PATH))[1] for number in range(10)]
+    await until(lambda: bool(server.calls) and all(len(client.gateway._calls) == 5 for client in clients))
+    release.set()
+    results = await asyncio.gather(*answers)
+    assert {text(answer["result"]) for answer in results} == {"number 1"}
+    assert len(server.calls) == len(requests(store)) == 1
+
+
+@bounded
+async def test_two_equal_calls_at_once_wait_twice_and_one_is_decided_before_the_other(store: Store) -> None:
+    server = Server()
+    client = Client(server, wait="block")
+    _, one = await client.calling("write", PATH)
+    [first] = await pending(store)
+    _, two = await client.calling("write", PATH)
+    second = next(request for request in await pending(store, 2) if request.id != first.id)
+    sayso.Review().reject(second.id, "once is enough", by="ada")
+    assert "once is enough" in text((await two)["result"])
+    sayso.Review().approve(first.id, by="ada")
+    assert text((await one)["result"]).startswith("wrote")
+    assert len(server.calls) == 1
+
+
+@bounded
+async def test_fifty_calls_at_once_are_all_in_the_inbox_and_need_no_thread_each(store: Store) -> None:
+    server = Server()
+    client = Client(server, wait="block")
+    with few_threads() as begun:
+        answers = [(await client.calling("write", {"path": str(number)}))[1] for number in range(50)]
+        for request in await pending(store, 50):
+            sayso.Review().approve(request.id, by="ada")
         results = await asyncio.gather(*answers)
-        assert {text(answer["result"]) for answer in results} == {"number 1"}
-        assert len(server.calls) == len(requests(store)) == 1
-
-    run(work())
+    assert len(begun) < 20
+    assert [text(answer["result"]) for answer in results] == [f'wrote {{"path": "{n}"}}' for n in range(50)]
 
 
-def test_two_equal_calls_at_once_wait_twice_and_one_is_decided_before_the_other(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        _, one = await client.calling("write", PATH)
-        [first] = await pending(store)
-        _, two = await client.calling("write", PATH)
-        second = next(request for request in await pending(store, 2) if request.id != first.id)
-        sayso.Review().reject(second.id, "once is enough", by="ada")
-        assert "once is enough" in text((await two)["result"])
-        sayso.Review().approve(first.id, by="ada")
-        assert text((await one)["result"]).startswith("wrote")
-        assert len(server.calls) == 1
-
-    run(work())
-
-
-def test_fifty_calls_at_once_are_all_in_the_inbox_and_need_no_thread_each(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        with few_threads() as begun:
-            answers = [(await client.calling("write", {"path": str(number)}))[1] for number in range(50)]
-            for request in await pending(store, 50):
-                sayso.Review().approve(request.id, by="ada")
-            results = await asyncio.gather(*answers)
-        assert len(begun) < 20
-        assert [text(answer["result"]) for answer in results] == [f'wrote {{"path": "{n}"}}' for n in range(50)]
-
-    run(work())
-
-
-def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
+@bounded
+async def test_where_the_store_cannot_be_reached_nothing_runs_and_the_result_says_so(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
+    server = Server()
+    client = Client(server)
 
-        def gone(*_: object, **__: object) -> None:
-            raise errors.StoreUnavailableError("the disk is gone")
+    def gone(*_: object, **__: object) -> None:
+        raise errors.StoreUnavailableError("the disk is gone")
 
-        monkeypatch.setattr(store, "find_key", gone)
-        result = await client.call("write", PATH)
-        assert result["isError"] is True
-        assert "write was not run: nobody could be asked (the disk is gone" in text(result)
-        monkeypatch.undo()
-        await client.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        monkeypatch.setattr(store, "start", gone)
-        result = await client.call("write", PATH)
-        assert "was not run" in text(result)
-        assert server.calls == []
-
-    run(work())
+    monkeypatch.setattr(store, "find_key", gone)
+    result = await client.call("write", PATH)
+    assert result["isError"] is True
+    assert "write was not run: nobody could be asked (the disk is gone" in text(result)
+    monkeypatch.undo()
+    await approved(client, store)
+    monkeypatch.setattr(store, "start", gone)
+    result = await client.call("write", PATH)
+    assert "was not run" in text(result)
+    assert server.calls == []
 
 
-def test_a_fault_of_the_gateway_itself_is_answered_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
+@bounded
+async def test_a_fault_of_the_gateway_itself_is_answered_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    client = Client(server)
 
-        def broken(*_: object) -> None:
-            raise ZeroDivisionError
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
 
-        monkeypatch.setattr(store, "find_key", broken)
-        answer = await (await client.calling("write", PATH))[1]
-        assert answer["error"]["code"] == -32603
-        assert server.calls == []
-
-    run(work())
+    monkeypatch.setattr(store, "find_key", broken)
+    answer = await (await client.calling("write", PATH))[1]
+    assert answer["error"]["code"] == -32603
+    assert server.calls == []
 
 
-def test_a_message_that_cannot_be_passed_on_ends_no_session(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        for method in ("ping", "tools/call"):
-            params = {"name": "read", "arguments": {"a": float("inf")}}  # 1e999, of which JSON cannot be made again
-            line = json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
-            await client.say(line.replace("Infinity", "1e999").encode())
-            await until(lambda: len(client.lines) > 0)
-            assert "cannot be forwarded" in json.loads(client.lines.pop())["error"]["message"]
-        for number in ([1], {"a": 1}, 1.5, None):
-            await server.say({"jsonrpc": "2.0", "id": number, "result": {}})
-        assert "error" not in await client.ask("ping")
-        assert server.starts == 1
-
-    run(work())
+@bounded
+async def test_a_message_that_cannot_be_passed_on_ends_no_session(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    for method in ("ping", "tools/call"):
+        params = {"name": "read", "arguments": {"a": float("inf")}}  # 1e999, of which JSON cannot be made again
+        line = json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+        await client.say(line.replace("Infinity", "1e999").encode())
+        await until(lambda: len(client.lines) > 0)
+        assert "cannot be forwarded" in json.loads(client.lines.pop())["error"]["message"]
+    for number in ([1], {"a": 1}, 1.5, None):
+        await server.say({"jsonrpc": "2.0", "id": number, "result": {}})
+    assert "error" not in await client.ask("ping")
+    assert server.starts == 1
 
 
-def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        await client.call("write", PATH)
-        [request] = requests(store)
-        sayso.Review().approve(request.id, by="ada")
-        shape = json.loads(json.dumps(WRITE["inputSchema"]))
-        shape["properties"]["owner"] = {"type": "string"}
-        server.tools = [{**WRITE, "inputSchema": shape}]  # without a word
-        result = await client.call("write", PATH)
-        assert "was not run: the server has changed the tool (new: owner; fields: inputSchema)" in text(result)
-        assert store.get(request.id).state is State.CANCELLED
-        await client.call("write", PATH)
-        [second] = requests(store, State.PENDING)
-        assert second.context["this call"]["tool changed"] == "new: owner; fields: inputSchema"
-        assert server.calls == []
-
-    run(work())
+@bounded
+async def test_a_changed_schema_is_told_to_the_reviewer_and_an_approval_of_the_old_one_does_not_run(
+    store: Store,
+) -> None:
+    server = Server()
+    client = Client(server)
+    request = await approved(client, store)
+    shape = json.loads(json.dumps(WRITE["inputSchema"]))
+    shape["properties"]["owner"] = {"type": "string"}
+    server.tools = [{**WRITE, "inputSchema": shape}]  # without a word
+    result = await client.call("write", PATH)
+    assert "was not run: the server has changed the tool (new: owner; fields: inputSchema)" in text(result)
+    assert store.get(request.id).state is State.CANCELLED
+    await client.call("write", PATH)
+    [second] = requests(store, State.PENDING)
+    assert second.context["this call"]["tool changed"] == "new: owner; fields: inputSchema"
+    assert server.calls == []
 
 
-def test_a_tool_that_was_removed_and_comes_back_changed_is_told_as_a_changed_one(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        await client.call("write", PATH)
-        [request] = requests(store)
-        for tools in ([READ], [{**WRITE, "description": "Write anything."}, READ]):
-            server.tools = tools
-            await client.gateway._proxy.list()
-        await client.call("write", {**PATH, "size": 4})
-        [second] = [one for one in requests(store, State.PENDING) if one.id != request.id]
-        assert second.context["this call"]["tool changed"] == "fields: description"
-
-    run(work())
+@bounded
+async def test_a_tool_that_was_removed_and_comes_back_changed_is_told_as_a_changed_one(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    await client.call("write", PATH)
+    [request] = requests(store)
+    for tools in ([READ], [{**WRITE, "description": "Write anything."}, READ]):
+        server.tools = tools
+        await client.gateway._proxy.list()
+    await client.call("write", {**PATH, "size": 4})
+    [second] = [one for one in requests(store, State.PENDING) if one.id != request.id]
+    assert second.context["this call"]["tool changed"] == "fields: description"
 
 
-def test_a_call_of_a_changed_tool_does_not_run_where_its_approval_cannot_be_withdrawn(
+@bounded
+async def test_a_call_of_a_changed_tool_does_not_run_where_its_approval_cannot_be_withdrawn(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_args: Any, **_options: Any) -> Any:
         raise errors.StoreError("locked")
 
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        await client.call("write", PATH)
-        [request] = requests(store)
-        sayso.Review().approve(request.id, by="ada")
-        monkeypatch.setattr(type(store), "withdraw", broken)
-        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
-        refused = await client.call("write", PATH)
-        assert refused["isError"] is True
-        assert "write was not run: the server has changed the tool" in text(refused)
-        assert server.calls == []
-
-    run(work())
+    server = Server()
+    client = Client(server)
+    await approved(client, store)
+    monkeypatch.setattr(type(store), "withdraw", broken)
+    server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+    refused = await client.call("write", PATH)
+    assert refused["isError"] is True
+    assert "write was not run: the server has changed the tool" in text(refused)
+    assert server.calls == []
 
 
-def test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run(
+@bounded
+async def test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_told_as_not_run(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def answers(outcome: Outcome | None) -> str:
@@ -493,34 +452,30 @@ def test_a_call_of_a_changed_tool_that_another_process_has_just_started_is_not_t
         assert server.calls == []
         return text(result)
 
-    async def work() -> None:
-        kept, _ = result_to_keep({"content": [{"type": "text", "text": "wrote"}]})
-        assert await answers(Outcome("done", kept=kept)) == "wrote"
-        assert "write was run, and failed" in await answers(Outcome("failed", error="no room"))
-        assert "nobody knows whether it took effect" in await answers(Outcome("unknown", error="gone"))
-        assert "is still running. Do not repeat it" in await answers(None)
-
-    run(work())
+    kept, _ = result_to_keep({"content": [{"type": "text", "text": "wrote"}]})
+    assert await answers(Outcome("done", kept=kept)) == "wrote"
+    assert "write was run, and failed" in await answers(Outcome("failed", error="no room"))
+    assert "nobody knows whether it took effect" in await answers(Outcome("unknown", error="gone"))
+    assert "is still running. Do not repeat it" in await answers(None)
 
 
-def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        _, answer = await client.calling("write", PATH)
-        await pending(store)
-        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
-        await server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-        await client.notice("notifications/tools/list_changed")
-        assert "the server has changed the tool (removed: path, size; fields: inputSchema)" in text(
-            (await answer)["result"]
-        )
-        assert requests(store)[0].state is State.CANCELLED
-
-    run(work())
+@bounded
+async def test_a_changed_list_passes_on_and_a_waiting_call_of_a_changed_tool_ends(store: Store) -> None:
+    server = Server()
+    client = Client(server, wait="block")
+    _, answer = await client.calling("write", PATH)
+    await pending(store)
+    server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+    await server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    await client.notice("notifications/tools/list_changed")
+    assert "the server has changed the tool (removed: path, size; fields: inputSchema)" in text(
+        (await answer)["result"]
+    )
+    assert requests(store)[0].state is State.CANCELLED
 
 
-def test_a_tool_that_changes_while_its_call_is_being_recorded_ends_that_call_and_no_newer_one(
+@bounded
+async def test_a_tool_that_changes_while_its_call_is_being_recorded_ends_that_call_and_no_newer_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded, may_go_on, ask = threading.Event(), threading.Event(), store.ask
@@ -531,149 +486,131 @@ def test_a_tool_that_changes_while_its_call_is_being_recorded_ends_that_call_and
         assert may_go_on.wait(PATIENCE)
         return request
 
-    async def work() -> None:
-        server = Server()
-        client = Client(server, wait="block")
-        await client.ask("tools/list")
-        await client.gateway._proxy.list()
-        monkeypatch.setattr(store, "ask", slow)
-        _, answer = await client.calling("write", PATH)
-        assert await asyncio.to_thread(recorded.wait, PATIENCE)
-        server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
-        listing = asyncio.ensure_future(client.gateway._proxy.list())
-        await until(lambda: client.gateway._proxy.tools["write"] == server.tools[0])
-        _, newer = await client.calling("write", PATH)
-        may_go_on.set()
-        await listing
-        assert "the server has changed the tool" in text((await answer)["result"])
-        await pending(store)
-        assert sorted(request.state for request in requests(store)) == [State.CANCELLED, State.PENDING]
-        sayso.Review().approve(requests(store, State.PENDING)[0].id, by="ada")
-        assert text((await newer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
-
-    run(work())
+    server = Server()
+    client = Client(server, wait="block")
+    await client.ask("tools/list")
+    await client.gateway._proxy.list()
+    monkeypatch.setattr(store, "ask", slow)
+    _, answer = await client.calling("write", PATH)
+    assert await asyncio.to_thread(recorded.wait, PATIENCE)
+    server.tools = [{**WRITE, "inputSchema": {"type": "object"}}]
+    listing = asyncio.ensure_future(client.gateway._proxy.list())
+    await until(lambda: client.gateway._proxy.tools["write"] == server.tools[0])
+    _, newer = await client.calling("write", PATH)
+    may_go_on.set()
+    await listing
+    assert "the server has changed the tool" in text((await answer)["result"])
+    await pending(store)
+    assert sorted(request.state for request in requests(store)) == [State.CANCELLED, State.PENDING]
+    sayso.Review().approve(requests(store, State.PENDING)[0].id, by="ada")
+    assert text((await newer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
 
 
-def test_a_server_that_ends_during_a_call_leaves_it_unknown_and_it_is_not_repeated(store: Store) -> None:
-    async def work() -> None:
-        server, entered = Server(), asyncio.Event()
-        server.answer = lambda _: entered.set()
-        client = Client(server)
-        await client.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        _, answer = await client.calling("write", PATH)
-        await asyncio.wait_for(entered.wait(), PATIENCE)
-        await server.end()
-        for result in ((await answer)["result"], await client.call("write", PATH)):
-            assert "nobody knows whether it took effect" in text(result)
-        assert requests(store)[0].state is State.UNKNOWN
-        assert len(server.calls) == 1
-
-    run(work())
+@bounded
+async def test_a_server_that_ends_during_a_call_leaves_it_unknown_and_it_is_not_repeated(store: Store) -> None:
+    server, entered = Server(), asyncio.Event()
+    server.answer = lambda _: entered.set()
+    client = Client(server)
+    await approved(client, store)
+    _, answer = await client.calling("write", PATH)
+    await asyncio.wait_for(entered.wait(), PATIENCE)
+    await server.end()
+    for result in ((await answer)["result"], await client.call("write", PATH)):
+        assert "nobody knows whether it took effect" in text(result)
+    assert requests(store)[0].state is State.UNKNOWN
+    assert len(server.calls) == 1
 
 
-def test_a_server_that_hangs_leaves_an_unknown_outcome_after_the_timeout(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        server.answer = lambda _: None
-        client = Client(server, timeout=0.01)
-        await client.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        assert "nobody knows whether it took effect" in text(await client.call("write", PATH))
-        assert [message["method"] for message in server.seen][-1] == "notifications/cancelled"
-
-    run(work())
+@bounded
+async def test_a_server_that_hangs_leaves_an_unknown_outcome_after_the_timeout(store: Store) -> None:
+    server = Server()
+    server.answer = lambda _: None
+    client = Client(server, timeout=0.01)
+    await approved(client, store)
+    assert "nobody knows whether it took effect" in text(await client.call("write", PATH))
+    assert [message["method"] for message in server.seen][-1] == "notifications/cancelled"
 
 
-def test_a_server_that_hangs_before_a_call_is_told_and_the_call_made_again_runs(
+@bounded
+async def test_a_server_that_hangs_before_a_call_is_told_and_the_call_made_again_runs(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        await client.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        monkeypatch.setattr(connection, "_LISTING", 0.01)
-        monkeypatch.setattr(server, "_respond", silent)
-        told = text(await client.call("write", PATH))
-        assert "Not run yet: the server cannot be reached (it did not answer tools/list within 0.01 s)" in told
-        monkeypatch.undo()
-        assert "wrote" in text(await client.call("write", PATH))
-        assert (len(server.calls), requests(store)[0].state) == (1, State.DONE)
-
     async def silent(_: Any) -> None: ...
 
-    run(work())
+    server = Server()
+    client = Client(server)
+    await approved(client, store)
+    monkeypatch.setattr(connection, "_LISTING", 0.01)
+    monkeypatch.setattr(server, "_respond", silent)
+    told = text(await client.call("write", PATH))
+    assert "Not run yet: the server cannot be reached (it did not answer tools/list within 0.01 s)" in told
+    monkeypatch.undo()
+    assert "wrote" in text(await client.call("write", PATH))
+    assert (len(server.calls), requests(store)[0].state) == (1, State.DONE)
 
 
-def test_a_server_that_ended_is_started_again_and_greeted_as_the_client_did(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        await client.ask("initialize", hello)
-        await client.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        server.answer = lambda _: None
-        _, answer = await client.calling("read", {})
-        await until(lambda: bool(server.calls))
-        await server.end()
-        assert (await answer)["error"]["code"] == -32000
-        server.answer = lambda _: {"content": []}
-        assert await client.call("read", {}) == {"content": []}
-        assert server.starts == 2
-        methods = [message["method"] for message in server.seen]
-        assert methods[-3:] == ["initialize", "notifications/initialized", "tools/call"]
-        assert server.seen[-3]["params"] == hello
-        await client.notice("notifications/tools/list_changed")
-
-    run(work())
+@bounded
+async def test_a_server_that_ended_is_started_again_and_greeted_as_the_client_did(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    await client.ask("initialize", hello)
+    await client.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    server.answer = lambda _: None
+    _, answer = await client.calling("read", {})
+    await until(lambda: bool(server.calls))
+    await server.end()
+    assert (await answer)["error"]["code"] == -32000
+    server.answer = lambda _: {"content": []}
+    assert await client.call("read", {}) == {"content": []}
+    assert server.starts == 2
+    methods = [message["method"] for message in server.seen]
+    assert methods[-3:] == ["initialize", "notifications/initialized", "tools/call"]
+    assert server.seen[-3]["params"] == hello
+    await client.notice("notifications/tools/list_changed")
 
 
-def test_how_the_server_answers_a_started_call_is_how_it_is_recorded(store: Store) -> None:
+@bounded
+async def test_how_the_server_answers_a_started_call_is_how_it_is_recorded(store: Store) -> None:
     cases: list[tuple[dict[str, Any], State, str]] = [
         ({"isError": True, "content": [{"type": "text", "text": "disk full"}]}, State.FAILED, "disk full"),
         ({"error": {"code": -32602, "message": "no such path"}}, State.FAILED, "no such path"),
         ({"error": {"code": -32603, "message": "internal"}}, State.UNKNOWN, "nobody knows"),
     ]
 
-    async def work() -> None:
-        for number, (answer, state, words) in enumerate(cases):
-            server = Server()
-            server.answer = lambda _, answer=answer: answer
-            client = Client(server)
-            arguments = {"path": str(number)}
-            await client.call("write", arguments)
-            [request] = requests(store, State.PENDING)
-            sayso.Review().approve(request.id, by="ada")
-            assert words in text(await client.call("write", arguments))
-            assert store.get(request.id).state is state
-
-    run(work())
-
-
-def test_a_started_call_whose_client_goes_away_keeps_its_result_for_the_call_made_again(store: Store) -> None:
-    async def work() -> None:
-        server, release = Server(), asyncio.Event()
-
-        async def slowly(params: dict[str, Any]) -> dict[str, Any]:
-            await release.wait()
-            return {"content": [{"type": "text", "text": "done"}]}
-
-        server.answer = slowly
+    for number, (answer, state, words) in enumerate(cases):
+        server = Server()
+        server.answer = lambda _, answer=answer: answer
         client = Client(server)
-        await client.call("write", PATH)
-        sayso.Review().approve(requests(store)[0].id, by="ada")
-        number, _ = await client.calling("write", PATH)
-        await until(lambda: bool(server.calls))
-        await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
-        release.set()
-        assert text(await client.call("write", PATH)) == "done"
-        assert len(server.calls) == 1
-
-    run(work())
+        arguments = {"path": str(number)}
+        await client.call("write", arguments)
+        [request] = requests(store, State.PENDING)
+        sayso.Review().approve(request.id, by="ada")
+        assert words in text(await client.call("write", arguments))
+        assert store.get(request.id).state is state
 
 
-def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store) -> None:
+@bounded
+async def test_a_started_call_whose_client_goes_away_keeps_its_result_for_the_call_made_again(store: Store) -> None:
+    server, release = Server(), asyncio.Event()
+
+    async def slowly(params: dict[str, Any]) -> dict[str, Any]:
+        await release.wait()
+        return {"content": [{"type": "text", "text": "done"}]}
+
+    server.answer = slowly
+    client = Client(server)
+    await approved(client, store)
+    number, _ = await client.calling("write", PATH)
+    await until(lambda: bool(server.calls))
+    await client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+    release.set()
+    assert text(await client.call("write", PATH)) == "done"
+    assert len(server.calls) == 1
+
+
+@bounded
+async def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store) -> None:
     good = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write","arguments":{"path":"a"}}}'
     assert parse(good)["params"]["name"] == "write"
     bad = [
@@ -694,36 +631,32 @@ def test_no_spelling_of_a_message_gets_a_held_call_past_the_gateway(store: Store
         good.replace(b'"a"', b"[" * 100_000 + b"]" * 100_000),
     ]
 
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        for line in bad:
-            await client.say(line)
-            assert json.loads(client.lines.pop())["error"]["code"] == -32700
-        await client.say(good.replace(b'"id":1,', b""))  # a call that wants no answer
-        assert json.loads(client.lines.pop())["error"]["code"] == -32600
-        assert server.calls == server.seen == []
-
-    run(work())
+    server = Server()
+    client = Client(server)
+    for line in bad:
+        await client.say(line)
+        assert json.loads(client.lines.pop())["error"]["code"] == -32700
+    await client.say(good.replace(b'"id":1,', b""))  # a call that wants no answer
+    assert json.loads(client.lines.pop())["error"]["code"] == -32600
+    assert server.calls == server.seen == []
 
 
-def test_a_held_call_reaches_the_server_with_nothing_that_nobody_was_asked_about(store: Store) -> None:
+@bounded
+async def test_a_held_call_reaches_the_server_with_nothing_that_nobody_was_asked_about(store: Store) -> None:
     more = {"task": {"ttl": 9}, "force": True, "requestState": "s", "_meta": {"a": 1}}
 
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        params = {"name": "write", "arguments": PATH, **more}
-        await client.ask("tools/call", params)
-        [request] = requests(store)
-        sayso.Review().approve(request.id, by="ada")
-        await client.ask("tools/call", params)
-        assert server.calls == [{"name": "write", "arguments": PATH, "requestState": "s", "_meta": {"a": 1}}]
-
-    run(work())
+    server = Server()
+    client = Client(server)
+    params = {"name": "write", "arguments": PATH, **more}
+    await client.ask("tools/call", params)
+    [request] = requests(store)
+    sayso.Review().approve(request.id, by="ada")
+    await client.ask("tools/call", params)
+    assert server.calls == [{"name": "write", "arguments": PATH, "requestState": "s", "_meta": {"a": 1}}]
 
 
-def test_which_tools_wait_without_rules(store: Store) -> None:
+@bounded
+async def test_which_tools_wait_without_rules(store: Store) -> None:
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_a", "get_b", "put")]
     tools[1]["annotations"] = {"readOnlyHint": "true"}  # no boolean
 
@@ -732,37 +665,30 @@ def test_which_tools_wait_without_rules(store: Store) -> None:
         client = Client(server, wait="ticket", **settings)
         return [tool["name"] for tool in server.tools if "isError" in await client.call(tool["name"], {})]
 
-    async def work() -> None:
-        assert await waits() == ["get_a", "get_b", "put"]
-        assert await waits(allow=("get_*",)) == ["put"]
-        assert await waits(allow=("fs/get_*",), hold=("get_b", "see")) == ["get_b", "put", "see"]
-
-    run(work())
+    assert await waits() == ["get_a", "get_b", "put"]
+    assert await waits(allow=("get_*",)) == ["put"]
+    assert await waits(allow=("fs/get_*",), hold=("get_b", "see")) == ["get_b", "put", "see"]
 
 
-def test_a_tool_that_the_server_does_not_list_is_unknown(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server)
-        answer = await (await client.calling("wipe", {}))[1]
-        assert answer["error"] == {"code": -32602, "message": "Unknown tool: wipe"}
-        assert server.calls == []
-
-    run(work())
+@bounded
+async def test_a_tool_that_the_server_does_not_list_is_unknown(store: Store) -> None:
+    server = Server()
+    client = Client(server)
+    answer = await (await client.calling("wipe", {}))[1]
+    assert answer["error"] == {"code": -32602, "message": "Unknown tool: wipe"}
+    assert server.calls == []
 
 
-def test_a_rule_that_denies_says_why_and_asks_nobody(store: Store) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(
-            server, policy=lambda path: sayso.policy.deny("never there") if path == "/" else sayso.policy.allow()
-        )
-        assert "never there" in text(await client.call("write", {"path": "/"}))
-        assert text(await client.call("write", {"path": "a"})) == 'wrote {"path": "a"}'
-        assert len(server.calls) == 1
-        assert requests(store, State.PENDING) == []
-
-    run(work())
+@bounded
+async def test_a_rule_that_denies_says_why_and_asks_nobody(store: Store) -> None:
+    server = Server()
+    client = Client(
+        server, policy=lambda path: sayso.policy.deny("never there") if path == "/" else sayso.policy.allow()
+    )
+    assert "never there" in text(await client.call("write", {"path": "/"}))
+    assert text(await client.call("write", {"path": "a"})) == 'wrote {"path": "a"}'
+    assert len(server.calls) == 1
+    assert requests(store, State.PENDING) == []
 
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "ide"}}
@@ -779,77 +705,71 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "
         ({"action": "accept"}, State.PENDING),
     ],
 )
-def test_the_clients_own_user_is_asked_where_the_gateway_was_told_to(store: Store, answer: Any, state: State) -> None:
-    async def work() -> None:
-        server = Server()
-        client = Client(server, elicit_as="ada")
-        await client.ask("initialize", HELLO)
-        _, result = await client.calling("write", PATH)
-        question = await client.notice("elicitation/create")
-        assert "/etc/motd" in question["params"]["message"]
-        await client.say({"jsonrpc": "2.0", "id": question["id"], "result": answer})
-        await result
-        [request] = requests(store)
-        assert request.state is state
-        if request.decision is not None:
-            assert (request.decision.by.subject, request.decision.channel) == ("ada", "mcp")
-        assert len(server.calls) == (state is State.DONE)
-
-    run(work())
-
-
-def test_without_being_told_to_the_gateway_takes_no_decision_from_a_client(store: Store) -> None:
-    async def work() -> None:
-        client = Client(Server())
-        await client.ask("initialize", HELLO)
-        assert text(await client.call("write", PATH)).startswith("Not run yet")
-        assert client.notices.empty()
-
-    run(work())
+@bounded
+async def test_the_clients_own_user_is_asked_where_the_gateway_was_told_to(
+    store: Store, answer: Any, state: State
+) -> None:
+    server = Server()
+    client = Client(server, elicit_as="ada")
+    await client.ask("initialize", HELLO)
+    _, result = await client.calling("write", PATH)
+    question = await client.notice("elicitation/create")
+    assert "/etc/motd" in question["params"]["message"]
+    await client.say({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+    await result
+    [request] = requests(store)
+    assert request.state is state
+    if request.decision is not None:
+        assert (request.decision.by.subject, request.decision.channel) == ("ada", "mcp")
+    assert len(server.calls) == (state is State.DONE)
 
 
-def test_a_decision_elsewhere_closes_the_dialog_of_the_client(store: Store) -> None:
-    async def work() -> None:
-        client = Client(Server(), elicit_as="ada")
-        await client.ask("initialize", HELLO)
-        _, result = await client.calling("write", PATH)
-        question = await client.notice("elicitation/create")
-        sayso.Review().approve(requests(store)[0].id, by="bob")
-        assert text((await result)["result"]).startswith("wrote")
-        cancelled = await client.notice("notifications/cancelled")
-        assert cancelled["params"]["requestId"] == question["id"]
-
-    run(work())
+@bounded
+async def test_without_being_told_to_the_gateway_takes_no_decision_from_a_client(store: Store) -> None:
+    client = Client(Server())
+    await client.ask("initialize", HELLO)
+    assert text(await client.call("write", PATH)).startswith("Not run yet")
+    assert client.notices.empty()
 
 
-def test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again(store: Store) -> None:
+@bounded
+async def test_a_decision_elsewhere_closes_the_dialog_of_the_client(store: Store) -> None:
+    client = Client(Server(), elicit_as="ada")
+    await client.ask("initialize", HELLO)
+    _, result = await client.calling("write", PATH)
+    question = await client.notice("elicitation/create")
+    sayso.Review().approve(requests(store)[0].id, by="bob")
+    assert text((await result)["result"]).startswith("wrote")
+    cancelled = await client.notice("notifications/cancelled")
+    assert cancelled["params"]["requestId"] == question["id"]
+
+
+@bounded
+async def test_a_client_of_the_stateless_protocol_answers_with_the_call_made_again(store: Store) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     }
     yes = {"sayso": {"action": "accept", "content": {"decision": "approve"}}}
 
-    async def work() -> None:
-        server = Server()
-        client = Client(server, elicit_as="ada")
-        asked = await client.call("write", PATH, **meta)
-        [request] = requests(store)
-        assert asked["resultType"] == "input_required"
-        state = asked["requestState"]
-        assert state.startswith(request.id)
-        assert asked["inputRequests"]["sayso"]["method"] == "elicitation/create"
-        params = {"name": "write", "arguments": PATH, "_meta": meta, "inputResponses": yes}
-        # The answer to another request is none to this one.
-        other = await client.ask("tools/call", {**params, "requestState": "rq_other"})
-        assert other["result"]["resultType"] == "input_required"
-        swapped = await client.ask("tools/call", {**params, "arguments": {"path": "b"}, "requestState": state})
-        assert swapped["result"]["resultType"] == "input_required"
-        assert server.calls == []
-        done = await client.ask("tools/call", {**params, "requestState": state})
-        assert text(done["result"]).startswith("wrote")
-        assert server.calls == [{"name": "write", "arguments": PATH, "_meta": meta}]
-
-    run(work())
+    server = Server()
+    client = Client(server, elicit_as="ada")
+    asked = await client.call("write", PATH, **meta)
+    [request] = requests(store)
+    assert asked["resultType"] == "input_required"
+    state = asked["requestState"]
+    assert state.startswith(request.id)
+    assert asked["inputRequests"]["sayso"]["method"] == "elicitation/create"
+    params = {"name": "write", "arguments": PATH, "_meta": meta, "inputResponses": yes}
+    # The answer to another request is none to this one.
+    other = await client.ask("tools/call", {**params, "requestState": "rq_other"})
+    assert other["result"]["resultType"] == "input_required"
+    swapped = await client.ask("tools/call", {**params, "arguments": {"path": "b"}, "requestState": state})
+    assert swapped["result"]["resultType"] == "input_required"
+    assert server.calls == []
+    done = await client.ask("tools/call", {**params, "requestState": state})
+    assert text(done["result"]).startswith("wrote")
+    assert server.calls == [{"name": "write", "arguments": PATH, "_meta": meta}]
 
 
 def test_a_long_session_does_not_remember_every_request_that_asked_for_progress() -> None:

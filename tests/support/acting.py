@@ -22,9 +22,31 @@ from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 
 __all__ = [
-    "Disk", "Pay", "aflaky", "aheld", "approved", "assert_spent", "concurrently", "flaky", "held", "payer", "program",
-    "running", "state_of", "unknown", "waiting_in",
+    "AHELD", "HELD", "Disk", "Pay", "aflaky", "aheld", "approved", "assert_spent", "concurrently", "flaky", "held",
+    "payer", "program", "running", "state_of", "unknown", "waiting_in",
 ]  # fmt: skip
+
+
+# Programs that hold a tool's call in the configured store, and withdraw it when they stop waiting.
+HELD = """
+import sayso
+with sayso.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True) as held:
+    held.wait()
+    print(held.once(lambda _: "refunded"))
+"""
+AHELD = """
+import asyncio, sayso.aio
+async def refund(_):
+    return "refunded"
+
+async def main():
+    call = await sayso.aio.hold("refund", {"order_id": "A-4721"}, run="thread-1", key="call_1", withdraw_on_exit=True)
+    async with call as held:
+        await held.wait()
+        print(await held.once(refund))
+
+asyncio.run(main())
+"""
 
 
 class Disk:
