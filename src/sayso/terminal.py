@@ -12,6 +12,7 @@ import select
 import shutil
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -78,13 +79,15 @@ class Screen:
 
     @staticmethod
     def forget_typed() -> None:
-        """Discard the input so far: it was typed before the request was shown."""
+        """Discard the input of a terminal so far: it was typed before the request was shown."""
+        global _surplus  # noqa: PLW0603  as in `read_line`
         if sys.platform == "win32":
             return
         import termios
 
         with suppress(OSError, ValueError, termios.error):
-            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)  # raises if it is a pipe
+            _surplus = b""
 
     def ask(self, prompt: str) -> str:
         """Return a line that the person typed, without surrounding white space.
@@ -101,17 +104,14 @@ class Screen:
             self.say("that is not valid text in this terminal's encoding; try again")
 
     def _line(self) -> bytes:
-        typed = b""
-        while not typed.endswith(b"\n"):
-            while not _has_input():
-                if self._is_over():
-                    self.forget_typed()
-                    self.say()
-                    raise Settled
-            piece = _read()
-            if not piece or len(typed) > _LONGEST_LINE:
-                raise TerminalClosed
-            typed += piece
+        try:
+            typed = read_line(self._is_over)
+        except (EOFError, OSError, ValueError) as error:
+            raise TerminalClosed from error
+        if typed is None:
+            self.forget_typed()
+            self.say()
+            raise Settled
         return typed
 
     def page(self, rows: Sequence[str]) -> bool:
@@ -131,22 +131,43 @@ class Screen:
         return True
 
 
-def _has_input() -> bool:
+_surplus = b""  # what a pipe has brought after the last line that was read
+
+
+def read_line(is_over: Callable[[], bool]) -> bytes | None:
+    """Return the next line of stdin, without its end; None once `is_over`, which is called about ten times a second.
+
+    The caller has the `turn`.
+
+    Raises:
+        EOFError: Stdin has ended, or a line is too long.
+        OSError: Stdin cannot be read; `ValueError` if it is closed.
+    """
+    global _surplus  # noqa: PLW0603  the turn lets one thread at a time read
+    fd = sys.stdin.fileno()
+    while b"\n" not in _surplus:
+        is_ready = False
+        while not is_ready:
+            is_ready = _has_input(fd)
+            if is_over():
+                return None  # input that is available is left for the next read
+        piece = os.read(fd, 4096) if sys.platform != "win32" else sys.stdin.readline().encode(sys.stdin.encoding)
+        if not piece and not _surplus:
+            raise EOFError
+        _surplus += piece or b"\n"
+        if len(_surplus) > _LONGEST_LINE and b"\n" not in _surplus:
+            raise EOFError(f"a line of more than {_LONGEST_LINE:,} bytes")
+    line, _, _surplus = _surplus.partition(b"\n")
+    return line
+
+
+def _has_input(fd: int) -> bool:
     if sys.platform == "win32":
-        return True  # select accepts only sockets there, so reading blocks
-    try:
-        return bool(select.select([sys.stdin.fileno()], [], [], _POLL)[0])
-    except (OSError, ValueError) as error:
-        raise TerminalClosed from error
-
-
-def _read() -> bytes:
-    try:
-        if sys.platform == "win32":
-            return sys.stdin.readline().encode(sys.stdin.encoding or "utf-8")
-        return os.read(sys.stdin.fileno(), 4096)
-    except (OSError, ValueError) as error:
-        raise TerminalClosed from error
+        return True  # `select` accepts only sockets there, so reading blocks
+    if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
+        time.sleep(_POLL)  # a read by a background process would stop it (SIGTTIN)
+        return False
+    return bool(select.select([fd], [], [], _POLL)[0])
 
 
 PROGRAM_GONE = "program ended: its run has no name, so no program will fetch the decision"

@@ -12,12 +12,9 @@ from __future__ import annotations
 import asyncio
 import builtins
 import io
-import os
 import queue as queues
-import select
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -250,53 +247,29 @@ def human_in_the_loop(
     return Tool(ask_human, name=name, description=description, store=store)
 
 
-_POLL = 0.1  # seconds
-_LONGEST = 65_536  # bytes of a line
-_surplus = b""  # what a pipe has brought after the last line that was read
-
-
 def _read_line(prompt: str, is_cancelled: Callable[[], bool]) -> str:
     """Show the prompt on stderr and return the line of stdin that follows, without its end; empty if cancelled.
 
-    `is_cancelled` is polled about ten times a second, but not if `input` is called. Raises `EOFError` at stdin's end.
+    If stdin or `input` was replaced, `input` is called, which cannot be cancelled. Raises `EOFError` at stdin's end.
     """
-    global _surplus  # noqa: PLW0603  the turn at the terminal lets one thread at a time read
-    fd = _fd()
-    if fd is None:
+    if not _is_own_stdin():
         return input(prompt)
-    if os.isatty(fd):
-        _surplus = b""
-        terminal.Screen.forget_typed()
+    terminal.Screen.forget_typed()
     with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
         sys.stderr.write(prompt)
         sys.stderr.flush()
-    while b"\n" not in _surplus:
-        is_ready = False
-        while not is_ready:
-            if os.isatty(fd) and os.tcgetpgrp(fd) != os.getpgrp():
-                time.sleep(_POLL)  # a read by a background process would stop it (SIGTTIN)
-            else:
-                is_ready = bool(select.select([fd], [], [], _POLL)[0])
-            if is_cancelled():
-                return ""  # nobody waits for it; any input that is available is left for the next read
-        piece = os.read(fd, 4096)
-        if not piece and not _surplus:
-            raise EOFError
-        _surplus += piece or b"\n"
-        if len(_surplus) > _LONGEST and b"\n" not in _surplus:
-            raise EOFError(f"a line of more than {_LONGEST:,} bytes")
-    line, _, _surplus = _surplus.partition(b"\n")
+    line = terminal.read_line(is_cancelled) or b""
     return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
 
 
-def _fd() -> int | None:
-    """Return the file descriptor of stdin, or None if `input` must be called."""
+def _is_own_stdin() -> bool:
+    """Return whether lines can be read from the file descriptor of stdin."""
     if sys.platform == "win32" or not isinstance(builtins.input, BuiltinFunctionType):
-        return None
+        return False
     try:
-        return sys.stdin.fileno()
+        return sys.stdin.fileno() >= 0
     except (AttributeError, ValueError, io.UnsupportedOperation):  # no stdin, or it is closed or replaced
-        return None
+        return False
 
 
 _LOOK_AGAIN = 0.05  # seconds
