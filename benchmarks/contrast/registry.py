@@ -65,6 +65,9 @@ SUBJECTS = {
     "google-adk": Entry(
         "alone", "Google ADK `require_confirmation`", "google_adk:Alone", "google_adk", ("google-adk",)
     ),
+    "llama-index": Entry(
+        "alone", "LlamaIndex `wait_for_event`", "llama_index:Alone", "llama_index", ("llama-index-core",)
+    ),
     "ctrlrun": Entry("peer", "ctrlrun", "peers:Ctrlrun", "ctrlrun", ("ctrlrun",)),
     "holdpoint": Entry("peer", "holdpoint", "peers:Holdpoint", "holdpoint", ("holdpoint",)),
     "call4agents": Entry("peer", "call4agents", "peers:Call4agents", "call4agents", ("call4agents",)),

@@ -95,6 +95,38 @@ def test_each_framework_without_a_pause_has_a_short_page_with_lines_of_its_progr
     assert wrong == []
 
 
+def test_what_the_suite_leaves_out_for_a_framework_stands_in_the_table_with_its_reason(root: Path) -> None:
+    table = (root / "docs/guides/frameworks.md").read_text("utf-8").partition("## What every adapter does")[2]
+    rows = {each.split(" | ")[0].strip("| "): each for each in table.splitlines() if each.startswith("| ")}
+    reasons = {
+        name: left_out(root / f"tests/integrations/adapters/test_{file}.py")
+        for name, file in {
+            "Claude Agent SDK": "claude_agent", "FastMCP, MCP SDK": "fastmcp", "agent-framework": "agent_framework",
+            "AutoGen": "autogen", "CrewAI": "crewai", "Inspect": "inspect_ai", "LlamaIndex, smolagents": "llama_index",
+        }.items()
+    }  # fmt: skip
+    assert {name: [each for each in found if each not in rows.get(name, "")] for name, found in reasons.items()} == {
+        name: [] for name in reasons
+    }
+    suites = {path.stem for path in (root / "tests/integrations/adapters").glob("test_*.py") if left_out(path)}
+    assert len(suites) == len(reasons)
+
+
+def left_out(path: Path) -> set[str]:
+    """Return the reasons for which a driver's `cannot` leaves out cases of the common suite."""
+    values, dicts = dict[str, ast.expr](), list[ast.Dict]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.AnnAssign(target=ast.Name("cannot"), value=ast.Dict() as each):
+                dicts.append(each)
+            case ast.Assign(targets=[ast.Name(name)], value=value):
+                values[name] = value
+            case _:
+                pass
+    reasons = [value for each in dicts for key, value in zip(each.keys, each.values, strict=True) if key is not None]
+    return {ast.literal_eval(values[each.id] if isinstance(each, ast.Name) else each) for each in reasons}
+
+
 def problems_of(code: str) -> list[str]:
     """Return what keeps a page's code from running in a module that has the reader's own model, tool and prompt."""
     try:

@@ -25,8 +25,9 @@ from tests.integrations.adapters.suite import ANSWER, AdapterSuite, ModelCall, O
 
 sdk: Any = framework("claude_agent_sdk", "claude_agent")
 
-ALONE = "Claude Code defers only a call that is alone in its turn"
-OWN_RESULT = "the SDK has the result of a call that has run, and another session is told that it has"
+NO_SCHEMA = "a change is not checked before it is saved, because a hook is not shown a tool's schema"
+ALONE = "only a call that is alone in its turn is deferred, a rule of Claude Code"
+OWN_RESULT = "a replay is told that the call has run, but not its result, which Claude Code keeps"
 
 
 class Script(sdk.Transport):
@@ -127,9 +128,9 @@ class ClaudeAgent:
     has_subagents: ClassVar = False
     prefix: ClassVar = "mcp__shop__"
     cannot: ClassVar[dict[str, str]] = {
-        "the_models_words": "hooks are not given the model's message",
-        "change_that_does_not_fit_the_tool_is_refused": "hooks are not given the schema of a tool",
-        "call_whose_effect_another_run_had_is_told_and_not_run": "its options are for all tools, an effect for one",
+        "the_models_words": "reviewers do not see the model's words, which a hook is not shown",
+        "change_that_does_not_fit_the_tool_is_refused": NO_SCHEMA,
+        "call_whose_effect_another_run_had_is_told_and_not_run": "no `effect=`, as the options are for all tools",
         "two_equal_calls_of_one_turn_are_two_requests[pause]": ALONE,
         "free_call_is_not_held_up[pause]": ALONE,
         "ten_concurrent_resumes_start_once_and_tell_the_same": OWN_RESULT,

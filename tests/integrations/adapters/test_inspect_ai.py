@@ -53,7 +53,8 @@ from sayso.integrations.inspect_ai import approval  # noqa: E402
 init_display_type("none")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Inspect leaves streams of its own open
 TOLD = dict[str, str]()  # what the model was last told of each call
-EACH_RUN_IS_NEW = "an evaluation runs each sample anew, in a run of its own"
+NO_SCHEMA = "a change is not checked before it is saved, because an approver is not shown a tool's schema"
+EACH_RUN_IS_NEW = "a replay asks again, because an evaluation runs each sample anew"
 
 
 def model_of(scene: Scene, *, nested: bool = False) -> Any:
@@ -120,7 +121,7 @@ class InspectDriver(suite.BlockingDriver):
 
     cannot: ClassVar = {
         "reviewer_sees_tool_arguments_and_the_models_words_as_unverified": EACH_RUN_IS_NEW,
-        "change_that_does_not_fit_the_tool_is_refused": "an approver is not shown the schema of a tool",
+        "change_that_does_not_fit_the_tool_is_refused": NO_SCHEMA,
         "swapped_arguments_are_refused": EACH_RUN_IS_NEW,
         "ten_concurrent_replays_start_once_and_tell_the_same": EACH_RUN_IS_NEW,
         "fifty_waiting_runs_use_no_thread_each_and_wait_in_the_inbox_at_once": "one evaluation runs at a time",
