@@ -31,6 +31,7 @@ from typing import Any
 import sayso
 from sayso import Tool, clock, config, errors
 from sayso.runs.worker import Ending, Report, Worker
+from sayso.stores import processes
 from sayso.stores.base import Store
 from tests.stores import doomed_postgres
 from tests.stores.doomed_postgres import reach
@@ -138,6 +139,9 @@ def paying(folder: Path, store: Store) -> Tool:
 
 
 def work(options: argparse.Namespace) -> None:
+    if options.far:
+        socket.gethostname = lambda: "far"
+        processes._named.cache_clear()
     store = config.open_store(options.address)
     wrap(store, WORKER_VERBS)
 
@@ -237,6 +241,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--takes", type=float, default=0.0)
     parser.add_argument("--clock", type=float, default=0.0)
     parser.add_argument("--die", default="")
+    parser.add_argument("--far", action="store_true", help="be a process of another machine")
     options = parser.parse_args(words)
     doomed_postgres._deadly.append(options.die)
     if options.clock:  # this machine's clock is wrong; not a clock that a test put in its place

@@ -24,6 +24,7 @@ from typing import Any
 import sayso
 from sayso import config
 from sayso.model.request import State
+from sayso.model.run import RunState
 from sayso.stores.base import Filter
 from tests.faults import program
 from tests.faults.fleet import PATIENCE, ROOT, Counts, Fleet, Kind, durable_postgres, until
@@ -162,9 +163,9 @@ def runs_on_files(times: int) -> Counts:
     return counts
 
 
-def worker_at_points(kind: Kind, times: int) -> Counts:
-    """Kill a worker at each verb; another one goes on with its run."""
-    with fleet(kind) as here:
+def worker_at_points(kind: Kind, times: int, *far: str) -> Counts:
+    """Kill a worker at each verb; another one goes on with its run, at once or, from afar, when the lease is over."""
+    with fleet(kind, lease="2s" if far else "") as here:
         store = config.open_store(here.address) if kind != "server" else _client(here)
         tool, recovery = program.paying(here.folder, store), list[float]()
         for number, point in enumerate(program.WORKER_POINTS * times):
@@ -173,10 +174,15 @@ def worker_at_points(kind: Kind, times: int) -> Counts:
             program.append(here.folder / "log-w", f"{time.monotonic():.4f} begun {number} ")
             with closing(here.store()) as behind:
                 until(lambda behind=behind: sayso.Review(behind).list(state="approved").requests, "an approval")
-            code = here.work("--die", point).wait(PATIENCE)
+            code = here.work("--die", point, *far).wait(PATIENCE)
             assert code == -signal.SIGKILL, (point, code, (here.folder / "output").read_text()[-2000:])
             before = time.monotonic()
-            here.work().wait(PATIENCE)
+            with closing(here.store()) as behind:
+                while True:
+                    here.work().wait(PATIENCE)
+                    if behind.get_run(run_id).run.state is not RunState.RUNNING:
+                        break
+                    assert time.monotonic() < before + PATIENCE, f"{point}: nobody took over"
             recovery.append(time.monotonic() - before)
             here.processes.pop("worker")
         here.settle = lambda: None  # type: ignore[method-assign]  # there is no program, and nothing under way
@@ -363,6 +369,8 @@ TRIALS: list[tuple[str, str, Callable[[int], Counts], int, int | None]] = [
     ("program killed at each failpoint", "server", program_on_server, 3, 1),
     ("runs killed at each failpoint", "SQLite, JSON lines", runs_on_files, 2, None),
     *_all(EVERY, "worker killed at each failpoint", worker_at_points, 2),
+    *_all(("postgres", "server"), "worker killed on another machine, with a lease of 2 s",
+          lambda kind, times: worker_at_points(kind, times, "--far"), 1),
     ("server killed at each failpoint", "server", server_at_points, 3, 1),
     *_all(EVERY, "program killed at any moment, under load", programs_under_load, 20),
     ("Postgres stopped (`-m immediate`), under load", "Postgres", postgres_stopped, 20, 1),

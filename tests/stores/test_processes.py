@@ -74,7 +74,7 @@ def test_a_holder_that_can_be_observed_keeps_its_run_however_long_it_says_nothin
     mine = _Worker(*processes.current().split("/"))
     parent = mine._replace(pid=str(os.getppid()), started=_started(os.getppid()), program=_program(os.getppid()))
     began = datetime(2026, 1, 1, tzinfo=UTC)
-    asked_at = {name: began + timedelta(seconds=seconds) for name, seconds in (("early", 29), ("late", 30))}
+    asked_at = {name: began + timedelta(seconds=seconds) for name, seconds in (("early", 44), ("late", 45))}
     taken = {
         (name, when): may_take("/".join(holder) + "#token", began, at)
         for name, holder in {

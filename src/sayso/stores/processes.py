@@ -422,12 +422,14 @@ def is_free(holder: str | None) -> bool:
 def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
     """Return whether another process may take a run, given its holder and when that last renewed its lease.
 
-    A holder that can be observed from here keeps the run as long as it lives, however slow it is.
+    A holder that can be observed from here keeps the run as long as it lives, however slow it is. Another one loses it
+    half a lease later than its calls: both are renewed after half of a lease, so a call that it was running is
+    `unknown` by then, and whoever takes the run is told.
     """
     if is_free(holder):
         return True
     span = lease_of(holder)
-    if holder is None or span is None or now < renewed_at + span:
+    if holder is None or span is None or now < renewed_at + 1.5 * span:
         return False
     if sys.platform == "win32":  # nobody can be observed
         return True
