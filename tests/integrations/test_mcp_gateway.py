@@ -501,6 +501,7 @@ async def test_a_tool_that_changes_while_its_call_is_being_recorded_ends_that_ca
     await listing
     assert "the server has changed the tool" in text((await answer)["result"])
     await pending(store)
+    await client.gateway._occasions.on_change("write", WRITE, server.tools[0])  # after other tools, and so late
     assert sorted(request.state for request in requests(store)) == [State.CANCELLED, State.PENDING]
     sayso.Review().approve(requests(store, State.PENDING)[0].id, by="ada")
     assert text((await newer)["result"]) == 'wrote {"path": "/etc/motd", "size": 3}'
