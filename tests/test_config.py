@@ -282,7 +282,7 @@ def test_file_that_is_no_text_is_refused(place: Path) -> None:
         config.store_address()
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(place: Path) -> None:
     os.mkfifo(place / "rules.toml", mode=0o600)
     with pytest.raises(errors.ConfigError, match="not a regular file"):

@@ -17,10 +17,11 @@ WORDS = ("server killed", "Postgres stopped", "one of two", "connections cut, se
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_000)
 def test_faults_double_and_lose_nothing() -> None:
     server()  # left out, or a failure, where there is no Postgres
     # A process of its own, which may leave connections open when it ends.
     command = [sys.executable, "-m", "tests.faults", "--short", *WORDS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("\n| ") == 2 * len(WORDS) + 3, done.stdout  # two tables with their heads, and the sum

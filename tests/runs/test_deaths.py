@@ -21,6 +21,7 @@ from tests.runs import doomed_runs
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL"),
     pytest.mark.slow,
+    pytest.mark.timeout(1_000),  # half a minute of computing, which a busy machine may take long for
 ]
 PAYS = {"tool": [1], "agent": [2, 3, 4], "workflow": [2, 3], "nested": [2, 3], "step": [2]}
 LOOKS = {"tool": [], "agent": [1], "workflow": [1, 4], "nested": [1], "step": [1, 3]}
@@ -34,7 +35,7 @@ def deaths(tmp_path_factory: pytest.TempPathFactory, root: Any) -> list[dict[str
     jobs = [[*program, store, *doomed_runs.KINDS] for store in ("sqlite", "jsonl")]
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(root / "src"), str(root)))}
     running = [subprocess.Popen(job, stdout=subprocess.PIPE, text=True, env=env) for job in jobs]
-    lines = [line for job in running for line in job.communicate(timeout=300)[0].splitlines()]
+    lines = [line for job in running for line in job.communicate(timeout=900)[0].splitlines()]
     assert [job.returncode for job in running] == [0, 0]
     return [json.loads(line) for line in lines]
 

@@ -75,7 +75,7 @@ def test_a_start_that_stopped_for_nobody_is_not_given_out_again(stage: Stage) ->
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(120)
 def test_a_gate_that_gets_no_further_start_says_so_and_does_not_try_for_ever(stage: Stage) -> None:
     store, made = stage.program(), list[str]()
 
