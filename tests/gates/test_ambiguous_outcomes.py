@@ -216,8 +216,8 @@ def served(how: str) -> Iterator[int]:
                 return
             kept.append(line)
             heard = b""
-            while b"amount=5" not in heard:
-                heard += line.recv(65_536)
+            while b"amount=5" not in heard and (piece := line.recv(65_536)):
+                heard += piece
             if how == "half":
                 line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
             if how == "reset":
@@ -237,9 +237,9 @@ def served(how: str) -> Iterator[int]:
             line.close()
 
 
-def raised_by(post: Callable[[int], None], port: int) -> Exception:
+def raised_by(post: Callable[[int, float], None], port: int, seconds: float) -> Exception:
     try:
-        post(port)
+        post(port, seconds)
     except Exception as error:  # noqa: BLE001  each client has its own
         return error
     raise AssertionError("nothing was raised")
@@ -251,30 +251,30 @@ def refusing() -> int:
         return listener.getsockname()[1]
 
 
-def by_urllib(port: int) -> None:
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=0.5).read()
+def by_urllib(port: int, seconds: float) -> None:
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds).read()
 
 
-def by_http_client(port: int) -> None:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=0.5)) as line:
+def by_http_client(port: int, seconds: float) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)) as line:
         line.request("POST", "/", body=b"amount=5")
         line.getresponse().read()
 
 
-def by_httpx(port: int) -> None:
+def by_httpx(port: int, seconds: float) -> None:
     httpx = pytest.importorskip("httpx2", reason="a client with the errors of httpx")
-    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5", timeout=0.5)
+    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5", timeout=seconds)
 
 
-def by_requests(port: int) -> None:
+def by_requests(port: int, seconds: float) -> None:
     requests = pytest.importorskip("requests")
     with requests.Session() as session:
-        session.post(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=0.5)
+        session.post(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds)
 
 
-def by_asyncio(port: int) -> None:
+def by_asyncio(port: int, seconds: float) -> None:
     async def post() -> None:
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(seconds):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             try:
                 writer.write(b"amount=5")
@@ -285,7 +285,7 @@ def by_asyncio(port: int) -> None:
     asyncio.run(post())
 
 
-CLIENTS: dict[str, Callable[[int], None]] = {
+CLIENTS: dict[str, Callable[[int, float], None]] = {
     "urllib": by_urllib, "http.client": by_http_client, "httpx": by_httpx, "requests": by_requests,
     "asyncio": by_asyncio,
 }  # fmt: skip
@@ -294,10 +294,10 @@ CLIENTS: dict[str, Callable[[int], None]] = {
 @pytest.mark.parametrize("how", ["hang up", "reset", "hang", "half"])
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_connection_that_is_lost_after_sending_is_unknown(store: Store, client: str, how: str) -> None:
-    post = sayso.gate(CLIENTS[client], name="post", wait="raise")
+    post, seconds = sayso.gate(CLIENTS[client], name="post", wait="raise"), 0.5 if how == "hang" else 60.0
     with served(how) as port:
-        request_id = approved(post, port)
-        error = raised_by(post, port)
+        request_id = approved(post, port, seconds)
+        error = raised_by(post, port, seconds)
     assert state_of(request_id) is State.UNKNOWN, repr(error)
     assert request_id in error.__notes__[-1]
 
@@ -306,8 +306,8 @@ def test_a_connection_that_is_lost_after_sending_is_unknown(store: Store, client
 def test_a_connection_that_was_refused_is_failed(store: Store, client: str) -> None:
     post = sayso.gate(CLIENTS[client], name="post", wait="raise")
     port = refusing()
-    request_id = approved(post, port)
-    error = raised_by(post, port)
+    request_id = approved(post, port, 60.0)
+    error = raised_by(post, port, 60.0)
     assert state_of(request_id) is State.FAILED, repr(error)
 
 

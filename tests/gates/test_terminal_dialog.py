@@ -44,6 +44,15 @@ with sayso.run("order-4721"{run}):
 """
 
 
+LATER = """
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from sayso import clock
+later = clock.use(lambda: datetime.now(UTC) + timedelta(hours=2 * Path("later").exists()))
+later.__enter__()
+"""
+
+
 @pytest.fixture(autouse=True)
 def store(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("SAYSO_STORE", file_store.url)
@@ -279,8 +288,9 @@ def test_rejected_elsewhere_is_told_too() -> None:
 
 
 def test_an_end_that_is_reached_while_it_asks_is_a_no() -> None:
-    with program(options='expires="800ms"') as person:
+    with at_terminal(LATER + PROGRAM.format(call='refund("A-4721")', options='expires="1h"', run="")) as person:
         person.sees(MENU)
+        Path("later").touch()
         assert person.ends()[1].startswith("ConfirmationExpired")
         assert "nobody decided" in person.screen
     assert the_request().state is State.EXPIRED
