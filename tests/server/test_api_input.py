@@ -24,10 +24,9 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.server import create_app, events, protection
 from sayso.server.api import problems
-from sayso.server.api.endpoint import MAX_BODY
 from sayso.server.api.program import message_of
 from sayso.server.app import endpoints
-from sayso.server.protection import HEADERS, Slot
+from sayso.server.protection import HEADERS, MAX_BODY, Slot
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -135,7 +135,7 @@ def test_no_body_is_read_before_the_token_is_looked_at(app: Starlette) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for(
     app: Starlette, memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endpoint, "_BODY_TIMEOUT", 0.01)
+    monkeypatch.setattr(protection, "_BODY_TIMEOUT", 0.01)
     headers = bearer(memory, "ask", "bot")
     sent = Sender(app, "/api/v1/program/ask", [b"{"], content_type="application/json", **headers)
     assert sent.answered() == 408
@@ -150,10 +150,10 @@ def test_only_a_body_that_has_arrived_is_read_without_a_timeout(told: dict[str, 
 
     http = Request({"type": "http", "headers": [], **told}, receive)
     if is_read:
-        assert asyncio.run(endpoint.read_bytes(http, patience=0)) == b"{}"
+        assert asyncio.run(protection.read_bytes(http, patience=0)) == b"{}"
     else:
         with pytest.raises(Problem):
-            asyncio.run(endpoint.read_bytes(http, patience=0))
+            asyncio.run(protection.read_bytes(http, patience=0))
 
 
 def in_a_loop() -> bool:

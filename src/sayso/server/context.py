@@ -7,7 +7,6 @@ from a page of this server, sent in the session in which that page was shown.
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import os
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
+from http import HTTPStatus
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -33,7 +33,7 @@ from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sessions import Links, Session, Sessions, TokenSigner
 from sayso.server.auth.sign_in import FAILURES, SignIn, sender_of
 from sayso.server.language import language_of
-from sayso.server.protection import Rate
+from sayso.server.protection import Rate, read_bytes
 from sayso.server.push import Push
 from sayso.stores.base import Store
 
@@ -245,26 +245,13 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
     if http.headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/x-www-form-urlencoded":
         raise HTTPException(415, say("a form of this inbox is needed"))
     try:
-        async with asyncio.timeout(patience):
-            body = await _read(http, longest)
-    except TimeoutError:
-        late = say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
-        raise HTTPException(408, late) from None
+        body = await read_bytes(http, longest=longest, patience=patience)
+    except Problem as problem:
+        why = say("the form is too long: it may have %(most)s bytes; nothing was done", most=f"{longest:,}")
+        if problem.kind.status == HTTPStatus.REQUEST_TIMEOUT:
+            why = say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
+        raise HTTPException(problem.kind.status, why) from None
     return await run_in_threadpool(_parsed, body)
-
-
-async def _read(http: Http, longest: int) -> bytes:
-    why = say("the form is too long: it may have %(most)s bytes; nothing was done", most=f"{longest:,}")
-    too_long = HTTPException(413, why)
-    length = http.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > longest:
-        raise too_long  # before reading any of it
-    body = bytearray()
-    async for chunk in http.stream():
-        body += chunk
-        if len(body) > longest:
-            raise too_long
-    return bytes(body)
 
 
 def _parsed(body: bytes) -> Form:

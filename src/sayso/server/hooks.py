@@ -30,11 +30,11 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
 from sayso.reviews import Review
 from sayso.server.api import problems
-from sayso.server.api.endpoint import parsed, read_bytes, validated
+from sayso.server.api.endpoint import parsed, validated
 from sayso.server.api.messages import Input
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
-from sayso.server.protection import Rate
+from sayso.server.protection import Rate, read_bytes
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
 
@@ -226,7 +226,7 @@ async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     try:
         given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
         headers = {name: values[0] for name, values in given.items() if len(values) == 1}
-        return await run_in_threadpool(hooks.answer, headers, await read_bytes(http, _BODY_TIMEOUT))
+        return await run_in_threadpool(hooks.answer, headers, await read_bytes(http, patience=_BODY_TIMEOUT))
     except ClientDisconnect:
         rate.count(stranger)
         raise

@@ -35,6 +35,8 @@ from limits import RateLimitItem, parse
 from limits.storage import MemoryStorage
 from limits.strategies import MovingWindowRateLimiter
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
@@ -440,6 +442,43 @@ def config(app: Any, limits: Limits, **options: Any) -> Config:
     http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it like a class
     # Not uvloop: it saves less than 10 % per request, and raises on a write after the close, which asyncio ignores.
     return Config(app, http=http, ws="none", loop="asyncio", backlog=_BACKLOG, **options)
+
+
+MAX_BODY = 2_000_000
+_BODY_TIMEOUT = 30.0
+
+
+async def read_bytes(http: Http, *, longest: int = MAX_BODY, patience: float | None = None) -> bytes:
+    """Return the raw body, read within `patience` seconds (default 30); raises `Problem` if it is too long or slow."""
+    patience = _BODY_TIMEOUT if patience is None else patience
+    # Not `http.headers`, which copies the headers that `share_headers` shares.
+    length = next((value for name, value in http.scope["headers"] if name == b"content-length"), b"")
+    if length.isdigit() and int(length[:20]) > longest:
+        raise _too_long(longest)  # before reading any of it
+    if http.scope.get(WHOLE) is True:  # a timeout costs more than reading a body that is there
+        return await _received(http, longest)
+    try:
+        async with asyncio.timeout(patience):
+            return await _received(http, longest)
+    except TimeoutError:
+        raise Problem("body_too_slow", f"the body did not arrive within {patience:.0f} s; nothing was done") from None
+
+
+async def _received(http: Http, longest: int) -> bytes:
+    body, has_more = bytearray(), True
+    while has_more:
+        message = await http.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > longest:
+            raise _too_long(longest)
+        has_more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _too_long(longest: int) -> Problem:
+    return Problem("body_too_large", f"a body has at most {longest:,} bytes; nothing was done")
 
 
 _SOON = 1  # seconds in Retry-After when all slots are taken

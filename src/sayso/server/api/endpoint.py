@@ -9,7 +9,6 @@ function runs; an endpoint with `is_brief` does so in the same transaction, in t
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import re
@@ -36,7 +35,7 @@ from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
 from sayso.server.context import is_same_origin, is_signed_in, settings_of
-from sayso.server.protection import ANSWER, WHOLE, InFlight, Rate, Slot
+from sayso.server.protection import ANSWER, InFlight, Rate, Slot, read_bytes
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 
@@ -154,9 +153,7 @@ def _stranger() -> Problem:
 
 # -- input -------------------------------------------------------------------------------------------------------
 
-MAX_BODY = 2_000_000
 _LARGE = 20_000
-_BODY_TIMEOUT = 30.0
 
 
 async def _read_body(http: Http, model: type[_M]) -> _M:
@@ -205,31 +202,6 @@ def validated(where: str, validate: Callable[[], _M], undone: str = "nothing was
             for each in error.errors(include_url=False, include_input=False, include_context=False)[:20]
         ]
         raise Problem("invalid_input", f"the {where} is not valid; {undone}", problems=problems) from None
-
-
-async def read_bytes(http: Http, patience: float | None = None) -> bytes:
-    """Return the raw body, read within `patience` seconds (default 30); raises `Problem` if it is too long or slow."""
-    if http.scope.get(WHOLE) is True:  # a timeout costs more than reading a body that is there
-        return await _received(http)
-    patience = _BODY_TIMEOUT if patience is None else patience
-    try:
-        async with asyncio.timeout(patience):
-            return await _received(http)
-    except TimeoutError:
-        raise Problem("body_too_slow", f"the body did not arrive within {patience:.0f} s; nothing was done") from None
-
-
-async def _received(http: Http) -> bytes:
-    body, has_more = bytearray(), True
-    while has_more:
-        message = await http.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise Problem("body_too_large", f"a body has at most {MAX_BODY:,} bytes; nothing was done")
-        has_more = message.get("more_body", False)
-    return bytes(body)
 
 
 def parsed(body: bytes) -> Any:
