@@ -14,6 +14,8 @@ from contextvars import Context
 from typing import Any
 from weakref import ref
 
+from sayso.effects import in_forked_child
+
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {
     "billiard", "celery", "cheroot", "distributed", "dramatiq", "eventlet", "gevent", "gunicorn", "huey", "joblib",
@@ -242,12 +244,9 @@ def _die(number: int, _: object) -> None:
     os.kill(os.getpid(), number)
 
 
+@in_forked_child
 def _forget() -> None:
     # A forked child does not wait for what its parent waits for.
     _on_sigterm.clear()
     if signal.getsignal(signal.SIGTERM) is _die:
         _listen(signal.SIG_DFL)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -8,7 +8,6 @@ from a page of this server, sent in the session in which that page was shown.
 from __future__ import annotations
 
 import gzip
-import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
@@ -24,6 +23,7 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock, errors
+from sayso.effects import in_forked_child
 from sayso.model import cached_property
 from sayso.model.request import Request
 from sayso.model.reviewer import Delegation, Identity, Reviewer
@@ -51,13 +51,10 @@ _WORTH_COMPRESSING, _LEVEL = 1_000, 5
 _TESTS = "10/minute"
 
 
+@in_forked_child
 def _after_fork() -> None:
     global _large_form  # noqa: PLW0603  the thread that holds the lock may be missing in a forked child
     _large_form = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)

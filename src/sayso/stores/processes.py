@@ -30,6 +30,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 
 from sayso import errors
+from sayso.effects import in_forked_child
 from sayso.model import duration
 from sayso.model.ids import new_token
 
@@ -520,10 +521,7 @@ class _Keeper:
 
 
 _keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
-
-if hasattr(os, "register_at_fork"):
-    # The parent renews what it runs itself, and its threads do not exist in a forked child.
-    os.register_at_fork(after_in_child=_keepers.clear)
+in_forked_child(_keepers.clear)  # the parent renews what it runs itself
 
 
 def hold(store: _Renewing, item_id: str, secret: str, *, is_run: bool = False) -> None:
