@@ -206,16 +206,19 @@ class Crowd:
         self.heard = dict[str, float]()
 
     async def ask(self) -> None:
-        """Ask for all of them."""
+        """Ask for all of them, in batches."""
         from sayso.model.ids import fingerprint
 
         connection = (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", self._server.port))[1]
-        for _ in range(self._count):
-            request_id, run = f"rq_{secrets.token_hex(16)}", f"order-{secrets.token_hex(6)}"
-            asked = self._server.sample | {"id": request_id, "run_id": run}
-            asked["fingerprint"] = fingerprint(run, asked["subject"]["digest"], "")
-            _, found = await connection.post("/program/ask", self._server.ask_token, {"request": asked})
-            self._seen[request_id] = json.loads(found)["etag"]
+        while len(self._seen) < self._count:
+            operations: list[Any] = []
+            for _ in range(min(100, self._count - len(self._seen))):
+                request_id, run = f"rq_{secrets.token_hex(16)}", f"order-{secrets.token_hex(6)}"
+                asked = self._server.sample | {"id": request_id, "run_id": run}
+                asked["fingerprint"] = fingerprint(run, asked["subject"]["digest"], "")
+                operations.append({"verb": "ask", "body": {"request": asked}})
+            _, found = await connection.post("/program/batch", self._server.ask_token, {"operations": operations})
+            self._seen |= {one["body"]["request"]["id"]: one["body"]["etag"] for one in json.loads(found)["answers"]}
         connection.transport.close()
 
     async def wait(self) -> None:

@@ -1,17 +1,126 @@
-"""The messages with which the programs' half of the API answers: their JSON and their ETags."""
+"""What the programs' half of the API does in one round trip: an ask that waits, or takes a start, and batches."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 
 import sayso
-from sayso.model.reviewer import Escalation
+from sayso.model.ids import new_request_id
+from sayso.model.reviewer import Escalation, Quorum
+from sayso.reviews import Review
 from sayso.server.api.endpoint import encoded
 from sayso.server.api.program import message_of
 from sayso.stores.base import Store
 from sayso.stores.http_messages import RequestMessage
 from sayso.testing import sample_call
+from tests.support.acting import waiting_in
+from tests.support.calling import asked_message, caller
+
+TOKEN = "t" * 32
+
+
+@pytest.fixture
+def program(app: Starlette) -> TestClient:
+    return caller(app, "ask", "bot")
+
+
+def sent(program: TestClient, verb: str, **body: Any) -> Any:
+    answer = program.post(f"/api/v1/program/{verb}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def again(asked: dict[str, Any]) -> dict[str, Any]:
+    """The same call, asked once more."""
+    return {**asked, "id": new_request_id()}
+
+
+def start(token: str = TOKEN) -> dict[str, str]:
+    return {"token": token, "worker": "w"}
+
+
+def person(app: Starlette) -> Review:
+    return sayso.Review(app.state.settings.store, reviewer="ada")
+
+
+def test_an_ask_that_waits_is_answered_with_the_decision_and_its_start(app: Starlette, program: TestClient) -> None:
+    asked, review = asked_message(sample_call()), person(app)
+    answers: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: answers.append(sent(program, "ask", request=asked, seconds=30, start=start()))
+    )
+    thread.start()
+    waiting_in(review.store)
+    review.approve(asked["id"])
+    thread.join(30)
+    [answer] = answers
+    assert answer["request"]["state"] == "running"
+    assert answer["request"]["execution"]["token"] == TOKEN
+
+
+def test_an_ask_that_nobody_decides_is_answered_when_its_time_is_over(program: TestClient) -> None:
+    asked = asked_message(sample_call())
+    assert sent(program, "ask", request=asked, seconds=0.05)["request"]["state"] == "pending"
+
+
+def test_an_ask_takes_the_start_of_what_was_approved_once(app: Starlette, program: TestClient) -> None:
+    asked = asked_message(sample_call())
+    assert sent(program, "ask", request=asked, start=start())["request"]["state"] == "pending"
+    person(app).approve(asked["id"])
+    found = sent(program, "ask", request=again(asked), start=start())["request"]
+    assert (found["id"], found["state"]) == (asked["id"], "running")
+    other = sent(program, "ask", request=again(asked), start=start("u" * 32))["request"]
+    assert other["execution"]["token"] == TOKEN
+
+
+@pytest.mark.parametrize("change", ["it asks for more", "it wants a person", "a person changed it"])
+def test_an_ask_takes_no_start_of_another_approval(app: Starlette, program: TestClient, change: str) -> None:
+    call, review = sample_call(), person(app)
+    asked = asked_message(call)
+    sent(program, "ask", request=asked)
+    if change == "it asks for more":
+        review.approve(asked["id"])
+        asked = asked_message(replace(call, quorum=Quorum(2)))
+    elif change == "it wants a person":  # where a grant, or a budget, may have approved it
+        review.approve(asked["id"])
+        asked = asked_message(replace(call, always=True))
+    else:
+        name, value = next(iter(review.get(asked["id"]).call.arguments.items()))
+        review.approve(asked["id"], changes={name: value * 2})
+    found = sent(program, "ask", request=again(asked), start=start())["request"]
+    assert found["state"] == "approved"
+    assert found["execution"] is None
+
+
+def test_each_operation_of_a_batch_is_answered_for_itself(program: TestClient) -> None:
+    asked = [asked_message(replace(sample_call(), id=new_request_id())) for _ in range(1)]
+    operations = [
+        {"verb": "ask", "body": {"request": asked[0]}},
+        {"verb": "get", "body": {"request_id": "rq_" + "0" * 32}},
+        {"verb": "ask", "body": {"request": {**asked[0], "more": 1}}},
+        {"verb": "batch", "body": {"operations": []}},
+        {"verb": "note", "body": {"run_id": "order-1", "event": "denied", "detail": {}}},
+    ]
+    answers = sent(program, "batch", operations=operations)["answers"]
+    assert [one["status"] for one in answers] == [200, 404, 422, 404, 200]
+    assert answers[0]["body"]["request"]["id"] == asked[0]["id"]
+    assert [one["body"].get("code") for one in answers[1:4]] == ["request_not_found", "invalid_input", "not_found"]
+
+
+def test_a_batch_counts_each_operation_against_the_limit(memory: Any) -> None:
+    from sayso.server import create_app
+
+    program = caller(create_app(memory, rate="3/minute"), "ask", "bot")
+    note = {"verb": "note", "body": {"run_id": "order-1", "event": "denied", "detail": {}}}
+    answers = sent(program, "batch", operations=[note] * 4)["answers"]
+    assert sorted(one["status"] for one in answers) == [200, 200, 429, 429]
 
 
 def test_an_answer_is_ascii_that_says_what_pydantic_reads(store: Store) -> None:

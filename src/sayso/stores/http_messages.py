@@ -99,17 +99,39 @@ class AskedRequest(Message):
         return cls.of(**fields, lasts=request.expires_at - request.created_at)
 
 
+class Begin(Message):
+    """The start of a call."""
+
+    token: Name = Field(description="New and random; `finish` must send it again.")
+    worker: Name = Field(description="The process that runs the call.")
+
+
 class Ask(Message):
     """Ask for a person's decision on a call or question, or find it asked; save the run that waits for it."""
 
     request: AskedRequest
     update: RunUpdate | None = None
+    seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT, description="How long to wait for the decision.")
+    start: Begin | None = Field(None, description="Starts the call if it is approved as it was asked.")
 
 
 class _OfRequest(Message):
     """A message about one request."""
 
     request_id: RequestId
+
+
+class Operation(Message):
+    """One verb of a batch."""
+
+    verb: str = Field(max_length=50, description="The last part of its path: `ask`, `start`, `finish`.")
+    body: dict[str, Any]
+
+
+class Batch(Message):
+    """Run several independent verbs in one round trip, and usually in one commit."""
+
+    operations: list[Operation] = Field(max_length=200)
 
 
 class Get(_OfRequest):
@@ -126,11 +148,8 @@ class Settle(_OfRequest):
     gone: str | None = Field(None, max_length=500, description="A worker on the program's machine that has ended.")
 
 
-class Start(_OfRequest):
+class Start(_OfRequest, Begin):
     """Take the single right to run an approved call."""
-
-    token: Name = Field(description="New and random; `finish` must send it again.")
-    worker: Name = Field(description="The process that runs the call.")
 
 
 class Renew(Message):
@@ -343,6 +362,19 @@ class Renewed(Message):
 
 class Done(Message):
     """The verb was done and returns nothing."""
+
+
+class Answered(Message):
+    """The answer to one operation of a batch: the message of its verb, or problem details."""
+
+    status: int
+    body: Any
+
+
+class Answers(Message):
+    """The answers to the operations of a batch, in their order."""
+
+    answers: Sequence[Answered]
 
 
 class Entries(Message):

@@ -6,8 +6,10 @@ trust what a program sends if it can compute it itself (`sayso.server.api.valida
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
+import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -24,8 +26,8 @@ from sayso.model.lifecycle import MOST_KEPT, is_due
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
-from sayso.server.api.endpoint import Router, encoded, in_thread
-from sayso.server.api.problems import Problem, refusing_input
+from sayso.server.api.endpoint import Router, encoded, in_thread, validated
+from sayso.server.api.problems import Problem, document_of, problem_of, refusing_input
 from sayso.server.api.validation import Denied, Ownership, validate_request
 from sayso.server.events import StoreVersion, until_changed
 from sayso.stores import http_messages as messages
@@ -42,6 +44,11 @@ _SAVING = ("run_not_found", "run_busy", "request_not_found")
 MOST_RETRIES = 5
 """The most retries that a server allows a program's call, and the most repeated starts of an idempotent one."""
 
+# The terms of an approval beside the call itself. If a program asks again with other terms, its call is not started.
+_SAME_AT_START = (
+    "subject", "quorum", "escalation", "retries", "idempotent", "always", "effect", "redact", "on_behalf_of",
+    "also_for",
+)  # fmt: skip
 _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
 _MAX_SEARCHED = 1_000
@@ -73,7 +80,31 @@ async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
         request = check() if len(message.request.subject.schema) <= _SMALL else await in_thread(own.http, check)
     except Denied as denial:
         raise await refused(own, denial) from None
-    return message_of(await own.commit(record, request, message.update))
+    found = await own.commit(_ask, request, message)
+    if message.seconds and found.state is State.PENDING:
+        after = await until_changed(own, [found.id], partial(_decided, found.id), message.seconds)
+        found = found if after is None else after
+        if message.start is not None and found.state is State.APPROVED:
+            found = await own.commit(_ask, request, message)
+    return message_of(found)
+
+
+def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
+    """Find or record a request, and start it at once if it is approved on the terms that the program asks for now."""
+    found, begin = record(own, request, message.update), message.start
+    if begin is None or found.state is not State.APPROVED or found.edited is not None:
+        return found
+    if found.held_until is not None and own.store.now() < found.held_until:
+        return found  # it can still be undone; the program's separate start is told for how long
+    if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
+        return found
+    must_have_starts(own, found)
+    return own.store.start(found.id, begin.token, by=begin.worker, seen=found)
+
+
+def _decided(request_id: str, own: Ownership, _: object) -> Request | None:
+    request = own.request(request_id)
+    return None if request.state is State.PENDING else request
 
 
 async def refused(own: Ownership, denial: Denied) -> errors.AskRefusedError:
@@ -407,6 +438,27 @@ def _changes(
     )  # fmt: skip
 
 
+@router.post("/v1/program/batch", "Run several operations; each has its own result", waits=True)
+async def batch(own: Ownership, message: messages.Batch) -> messages.Answers:
+    answers = await asyncio.gather(*(_answered(own, one) for one in message.operations))
+    return messages.Answers.of(answers=answers)
+
+
+async def _answered(own: Ownership, operation: messages.Operation) -> messages.Answered:
+    endpoint = _BATCHED.get(operation.verb)
+    if endpoint is None or endpoint.input is None:
+        problem = Problem("not_found", f"{operation.verb!a} is not allowed in a batch; nothing was done")
+    else:
+        try:
+            own.http.app.state.rate.count(f"token {own.principal.token_id}")
+            given = validated("body", partial(endpoint.input.model_validate_json, json.dumps(operation.body)))
+            answer = await endpoint.done(type(own)(own.http, own.principal, own.slot), [given])
+            return messages.Answered.of(status=200, body=answer)
+        except (errors.SaysoError, Problem) as fault:
+            problem = problem_of(fault)
+    return messages.Answered.of(status=problem.kind.status, body=document_of(problem))
+
+
 # -- runs: the content of steps is private to the program and is not inspected ----------------------------------
 
 _READY = (1_000, 10_000, 100_000)  # ready runs of all programs to search, in growing steps
@@ -478,3 +530,8 @@ def _ready(own: Ownership, names: Sequence[str]) -> Iterator[str]:
                 return
         if len(found) < most:
             return
+
+
+_BATCHED = {
+    one.path.rpartition("/")[2]: one for one in router.endpoints if one.handler not in {wait, batch}
+}  # fmt: skip
