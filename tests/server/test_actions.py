@@ -226,7 +226,31 @@ def test_rows_with_masked_values_keep_them(ada: Browser) -> None:
         assert [(one.name, one.password) for one in ran[0][0]] == wanted
 
 
-def test_a_list_inside_of_an_added_row_is_json(ada: Browser) -> None:
+def test_a_list_of_objects_inside_of_an_added_row_has_rows(ada: Browser) -> None:
+    class Box(BaseModel):
+        name: str
+        lines: list[Line]
+
+    ran: list[Any] = []
+    act = gated(list[Box], ran)
+    given = [Box(name="a", lines=[Line(sku="x")])]
+    request_id = held(act, given).confirmation_id
+    new = {"f0.1.0": "b", "f0.1.1.0.0": "y", "f0.1.1.1.0": "z", "f0.1.1.1.1": "4", "f0.2.0": "c"}
+    assert ada.decide(request_id, "approve", **new).status_code == 200
+    act(given)
+    lines = [Line(sku="y"), Line(sku="z", count=4)]
+    assert ran == [([*given, Box(name="b", lines=lines), Box(name="c", lines=[])], 3)]
+
+
+def test_a_question_for_a_list_of_objects_is_answered_by_rows_and_not_with_nothing(ada: Browser) -> None:
+    request_id = asked(list[Line])
+    empty = ada.decide(request_id, "answer")
+    assert (empty.status_code, "write an answer first" in text_of(empty.text)) == (422, True)
+    assert ada.decide(request_id, "answer", **{"f0.1.0": "b", "f0.1.1": "7"}).status_code == 200
+    assert sayso.Review().get(request_id).answer == [{"sku": "b", "count": 7}]
+
+
+def test_a_list_in_a_list_in_an_added_row_is_json(ada: Browser) -> None:
     class Node(BaseModel):
         name: str
         parts: list[Node] = []
@@ -235,8 +259,9 @@ def test_a_list_inside_of_an_added_row_is_json(ada: Browser) -> None:
     request_id = held(gated(list[Node], []), [Node(name="a", parts=[Node(name="b")])]).confirmation_id
     fields = fields_of(ada.get(f"/r/{request_id}").text)
     assert fields["f0.0.1.0.0"] == "b"
-    assert fields["f0.1.1"] == ""  # of a row that is added
-    assert len([name for name in fields if name.startswith("f0")]) < 60
+    assert fields["f0.1.1.0.0"] == ""  # of a row that is added
+    assert fields["f0.1.1.0.1"] == ""  # a list there again
+    assert len([name for name in fields if name.startswith("f0")]) < 80
 
 
 def test_a_question_for_several_choices_is_answered_row_by_row(ada: Browser) -> None:

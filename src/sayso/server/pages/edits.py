@@ -94,7 +94,8 @@ def read_answer(
     (widget,) = widgets
     if reader.way(widget) == "null":
         return None, [], filled
-    if widget.is_needed and not form.get(widget.key, "").strip():
+    written = (text for key, text in form.items() if f"{key}.".startswith(f"{widget.key}.") and key[-4:] != ".way")
+    if widget.is_needed and not any(text.strip() for text in written):
         missing = say("write an answer first")
         return None, [f"{widget.path}: {missing}"], filled
     if widget.kind == "json":  # any type: parsed like an answer typed in a terminal
@@ -190,6 +191,8 @@ class _Reader:
                     whole[part.name] = new[part.name]
             elif part.is_given and part.way != "absent" and part.tree is not ABSENT:
                 whole[part.name] = self._kept(part)
+            elif part.kind == "items" and part.way == "value":
+                whole[part.name] = []  # of a new object; no row was written
         return whole | added
 
     def _added(self, widget: Widget, taken: set[str]) -> dict[str, object]:

@@ -38,7 +38,7 @@ LABELS: dict[Way, str] = {"value": later("this value"), "null": "null", "absent"
 _WIDTH = 96
 _ONE_LINE = 60
 _ROOM = 60
-_DEEPEST, _MOST_PARTS, _MORE = 5, 60, 3
+_DEEPEST, _DEEPEST_NEW, _MOST_PARTS, _MORE = 5, 3, 60, 3
 _MOST_FIELDS = 1_000  # of a whole form, because references let a short schema have any number of parts
 ABSENT: Json = {"$absent": None}  # placeholder for a missing value
 _LINES = frozenset({"float", "decimal", "date", "uuid", "path"})
@@ -198,6 +198,8 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
             node = schema.resolved(schema.properties[name])
             may_be_empty = node.get("minLength") == 0 or node.get("default") == ""
             one = replace(one, kind="long" if one.kind == "text" else "json", is_needed=not may_be_empty)
+        elif one.kind == "items" and any(row.parts for row in one.parts):
+            one = replace(one, is_needed=schema.resolved(schema.properties[name]).get("minItems") != 0)
         found.append(one)
     return tuple(found)
 
@@ -294,13 +296,13 @@ class _Builder:
     def _items(self, kind: Node, tree: Json, path: str, steps: tuple[int, ...]) -> Widget | None:
         """Return a list of choices or objects with a row for each, and rows for a few more."""
         items, item, left = [] if tree is None else items_of(tree), self._schema.resolved(kind), self._left
-        # No row can be added to the page: where nothing stands yet, there is one for each choice, and objects are JSON.
+        # No row can be added to the page, so there are a few empty ones; of choices one for each if there are none yet.
         more = _MORE if tree is not None else max(_MORE, len(item.get("enum", ())))
         self._left -= 0 if items is None else len(items) + more
         if items is None or max(len(items), more) > _MOST_PARTS or self._left < 0:
             return None
-        if tree is None and "properties" in item:
-            return None
+        if tree is None and "properties" in item and len(steps) > _DEEPEST_NEW:
+            return None  # such a list in each new row of another one would make the form too long
         parts = [
             self._field(
                 str(at + 1), kind, one, (*steps, at), path, is_required=False, is_item=True, path=f"{path}[{at}]"
