@@ -6,6 +6,7 @@ does not come from a page of the inbox, in the session in which it was shown, ch
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from sayso.server import create_app, login_path
 from sayso.server.auth.sessions import ABSOLUTE, IDLE, PRINTED, Sessions, TokenSigner
 from sayso.server.protection import HEADERS
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, held, state_of
 from tests.support.browsing import BASE, Browser, browser, fields_of
@@ -75,6 +77,18 @@ def test_a_file_is_sent_compressed_to_whoever_reads_that(ada: Browser) -> None:
     assert short.headers["content-encoding"] == "gzip"
     assert short.content == plain.content
     assert int(short.headers["content-length"]) * 3 < len(plain.content)
+
+
+def test_a_first_page_with_its_files_is_under_60_kb_on_the_wire(ada: Browser, store: Store) -> None:
+    for number in range(300):  # as different as calls are, so that they do not shrink to one
+        to = hashlib.sha256(str(number).encode()).hexdigest()
+        store.ask(sample_call(f"run_{to[:8]}", {"amount": number, "to": to}))
+    sent = {"sec-fetch-site": "same-origin", "accept-encoding": "gzip"}
+    page = ada.get("/?fold=no", headers=sent)
+    files = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))
+    assert {name.rpartition("/")[2] for name in files} >= {"app.css", "inbox.js", "icon.svg"}
+    sizes = [int(one.headers["content-length"]) for one in (page, *(ada.get(name, headers=sent) for name in files))]
+    assert sum(sizes) < 60_000, sizes
 
 
 # What a browser says of who made it ask; `none` is a person, by the address bar or a bookmark.
