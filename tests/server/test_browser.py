@@ -30,7 +30,7 @@ def test_a_person_approves_and_the_call_runs(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.tab("/")
     expect(page.locator(".about a")).to_have_text(stands(request_id).run_id[:11])
-    page.get_by_role("link", name='pay(amount=5, to="alice")').click()
+    page.get_by_role("link", name='pay amount=5, to="alice"').click()
     pressed(page, "Approve")
     state_is(page, "approved")
     assert page.url == f"{surf.base}/r/{request_id}"
@@ -227,7 +227,7 @@ def test_without_scripts_a_person_signs_in_edits_and_approves(chromium: Any, sur
         page = chromium.new_context(java_script_enabled=False).new_page()
         page.goto(link)
         pressed(page, "Open the inbox")
-        page.get_by_role("link", name='pay(amount=5, to="alice")').click()
+        page.get_by_role("link", name='pay amount=5, to="alice"').click()
         page.wait_for_url(f"**/r/{request_id}*")  # nothing on the page before could be unfolded
         unfold(page)
         page.locator("#f1").fill("bob")
@@ -321,7 +321,7 @@ def test_a_digit_chooses_an_answer(surf: Surf) -> None:
 def test_filters_stay_while_one_request_after_the_other_is_decided(surf: Surf) -> None:
     first, other, second = held(pay, 1), held(wipe, "/dev/sda"), held(pay, 2)
     page = surf.tab("/?tool=pay")
-    page.get_by_role("link", name='pay(amount=1, to="alice")').click()
+    page.get_by_role("link", name='pay amount=1, to="alice"').click()
     expect(page.locator("[data-queued]")).to_have_count(2)
     page.get_by_label("Note to the program").fill("no")
     pressed(page, "Reject")
@@ -592,7 +592,7 @@ def test_with_tab_and_enter_alone_a_person_decides_and_sees_where_they_are(surf:
         raise AssertionError(f"{words} is not reached")
 
     reach("Skip to the content")
-    reach('pay(amount=5, to="alice")')
+    reach('pay amount=5, to="alice"')
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/r/{request_id}")
     expect(page.locator("[data-approve]")).to_be_enabled()

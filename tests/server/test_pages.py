@@ -71,7 +71,7 @@ def test_a_gates_title_and_summary_stand_in_the_list_and_on_the_page_as_the_prog
         assert re.search(
             rf'class="says"><small>[Tt]he program says(, unverified:)?</small> {re.escape(quoted)}<', text
         ), page
-    assert "pay(amount=5, to=&#34;alice&#34;)" in shown(ada.get("/").text)[0]
+    assert "pay amount=5, to=&#34;alice&#34;" in shown(ada.get("/").text)[0]
     assert 'class="says"' not in ada.get("/?q=nothing").text
 
 

@@ -223,7 +223,7 @@ def test_earlier_decisions_for_the_same_customer_stand_beside_a_call(ada: Browse
         page = ada.get(f"/r/{held(function, customer, email).confirmation_id}").text
         head, _, shown = page.partition('id="same-customer">')[2].partition("</section>")[0].partition("</h2>")
         rest = page.partition('id="earlier"')[2].partition("</section>")[0]
-        return head, re.findall(r"(\w+)\([^)]*amount=(\d+)", shown), re.findall(r"amount=(\d+)", rest)
+        return head, re.findall(r">(\w+) [^<]*amount=(\d+)", shown), re.findall(r"amount=(\d+)", rest)
 
     said = "Decided before, same customer_id or email"
     assert before(close, "C-5", "nobody") == (said, [("refund", "5"), ("refund", "4"), ("refund", "3")], [])

@@ -305,7 +305,7 @@ def parts_of(request: Request) -> tuple[str, str]:
     whole = request.effective.name
     drawn = (escape(whole), word(whole, _HEADLINE // 2))  # a long name is shortened, with brackets
     name = next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
-    return name, headline.removeprefix(name)
+    return name, headline.removeprefix(name)[1:-1]  # without the parentheses
 
 
 def risk_of(request: Request) -> tuple[str, str]:
@@ -342,7 +342,7 @@ def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]
     for at, (row, request) in enumerate(zip(rows, requests, strict=True)):
         is_cut = _CUT in row.headline and row.headline != card.headline(request, 2 * _HEADLINE)
         if request.kind == "call":
-            shown = f"({arguments[at]})" if is_cut else row.arguments
+            shown = arguments[at] if is_cut else row.arguments
             rows[at] = row._replace(says=words[at] or row.says, arguments=shown)
     return rows
 

@@ -211,7 +211,7 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[s
     found = store.list(replace(decided, name=request.call.tool), limit=_MOST_EARLIER + len(seen), newest=True).requests
     others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
     return {
-        "customer": [(one.id, "".join(parts_of(one)), card.status_line(one, now)) for one in same],
+        "customer": [(one.id, " ".join(parts_of(one)), card.status_line(one, now)) for one in same],
         "names": say(" or ").join(sorted({escape(name) for name, _ in mine})),  # of the arguments that they share
         "function": [(one.id, parts_of(one)[1], card.status_line(one, now)) for one in others],
     }
