@@ -33,6 +33,7 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_database import changes_since, translated
+from sayso.stores.postgres_transaction import PostgresTransaction
 
 ADA = Identity(LOCAL, "ada")
 PATIENCE = 30  # seconds in which a change must be noticed
@@ -309,6 +310,19 @@ def test_a_decision_and_a_new_request_are_heard_without_a_look(
         assert asked.wait(PATIENCE)
     unwatch()
     unwatch_all()
+
+
+@pytest.mark.parametrize("pooler", ["", "&sayso_pooler=transaction"])
+def test_a_process_that_is_stopped_in_a_transaction_keeps_its_locks_for_ten_seconds_only(url: str, pooler: str) -> None:
+    def timeout(tx: PostgresTransaction) -> str:
+        tx.find_record("note", "a")  # not in the statement of one verb alone
+        sql = "SELECT current_setting('idle_in_transaction_session_timeout')"
+        return tx._execute(sql, ()).fetchone()[0]
+
+    with closing(PostgresStore(f"{url}{pooler}")) as store:
+        found = [store._transact(timeout)]
+        found += store.together([lambda view: view._transact(timeout)] * 2)
+        assert found == ["10s"] * 3
 
 
 def test_a_pooler_needs_neither_listen_nor_prepared_statements(url: str) -> None:

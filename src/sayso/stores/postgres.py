@@ -43,8 +43,8 @@ _MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
 _WIDTH = len(Row._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them.
-_NOT_IDLE = "SET idle_in_transaction_session_timeout = '10s'"
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
+_BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -108,6 +108,8 @@ class PostgresStore(Watched, SqlStore):
     def __init__(self, url: str, *, key: str | None = None) -> None:
         self.url = url
         self._conninfo, self._is_pooled = _parsed(url)
+        # Behind a pooler, the next transaction may be on another connection.
+        self._begin = _BEGIN + b"; SET LOCAL " + _NOT_IDLE if self._is_pooled else _BEGIN
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._memory = Memory()
@@ -145,7 +147,7 @@ class PostgresStore(Watched, SqlStore):
         connection.adapters.register_dumper(int, Int8Dumper)
         try:
             if not self._is_pooled:
-                connection.execute(_NOT_IDLE)
+                connection.execute(b"SET " + _NOT_IDLE)
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True
@@ -320,7 +322,7 @@ class PostgresStore(Watched, SqlStore):
         done: list[tuple[_Verb, PostgresTransaction, Any]] = []
         is_sent = is_committed = False
         try:
-            connection.execute(_BEGIN)
+            connection.execute(self._begin)
             outbox, absent = Outbox(connection), set[str]()
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
             done = [self._answered(*one, outbox, absent) for one in done]
@@ -423,7 +425,7 @@ class PostgresStore(Watched, SqlStore):
                 is_sent = True
                 tx.commit_alone()
             else:
-                connection.execute(_BEGIN)
+                connection.execute(self._begin)
                 result = verb.work(tx)
                 is_sent = True
                 connection.execute("COMMIT")
