@@ -21,7 +21,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Filter
-from sayso.stores.transaction import Record
+from sayso.stores.transaction import Record, row_of
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
 from tests.support import postgres as servers
@@ -323,6 +323,28 @@ def test_a_process_that_is_stopped_in_a_transaction_keeps_its_locks_for_ten_seco
         found = [store._transact(timeout)]
         found += store.together([lambda view: view._transact(timeout)] * 2)
         assert found == ["10s"] * 3
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+def test_who_was_stopped_for_too_long_in_a_transaction_does_it_again(url: str, *, is_shared: bool) -> None:
+    went: list[int] = []
+
+    def keep(tx: PostgresTransaction) -> int:
+        tx.find_record("note", "a")
+        (pid,) = tx._execute("SELECT pg_backend_pid()", ()).fetchone()
+        went.append(pid)
+        if len(went) == 1:
+            tx._execute("SELECT set_config('idle_in_transaction_session_timeout', '20ms', true)", ())
+            end = time.monotonic() + PATIENCE
+            while raw(url, "SELECT 1 FROM pg_stat_activity WHERE pid = $1", pid):
+                assert time.monotonic() < end, "the transaction goes on"
+                time.sleep(0.01)
+        tx.put_record(row_of(Record("note", "a", {"n": len(went)})))
+        return len(went)
+
+    with closing(PostgresStore(url)) as store:
+        found = store.together([lambda view: view._transact(keep)])[0] if is_shared else store._transact(keep)
+        assert store.record("note", "a") == Record("note", "a", {"n": found})
 
 
 def test_a_pooler_needs_neither_listen_nor_prepared_statements(url: str) -> None:

@@ -47,7 +47,8 @@ _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+# The last one for a process that was stopped for too long in a transaction.
+_LOST = (psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout)
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 
