@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import sayso
 from sayso import audit, effects, errors
@@ -232,14 +232,33 @@ def loud(verb: str, line: int) -> Callable[..., Any]:
     return doing
 
 
+def stays(line: int) -> Callable[..., Any]:
+    """Return a call that says when it had its effect, and does not end."""
+    run = effects.UserCall.__call__
+
+    def call(self: effects.UserCall) -> NoReturn:
+        run(self)
+        os.write(line, b"!")
+        while True:
+            signal.pause()
+
+    return call
+
+
 def storm(folder: Path, times: int) -> None:
-    """Kill a process at random moments while it runs call after call; print what is left of them."""
+    """Kill a process at random moments while it runs call after call; print what is left of them.
+
+    One in ten is killed inside of a call, so that some surely are.
+    """
     kills = 0
     load(folder)
-    for _ in range(times):
+    for number in range(times):
+        is_inside = number % 10 == 9
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
+            if is_inside:
+                effects.UserCall.__call__ = stays(writing)
             store = SqliteStore(folder / "requests.db")
             first = max(0, store.count(Filter()) - 1)
             for verb in ("ask", "decide", "start", "finish"):
@@ -249,8 +268,10 @@ def storm(folder: Path, times: int) -> None:
                 live(folder, store, n)
         os.close(writing)
         # So much work first, and not so much time, of which a busy machine may give the child none.
-        for _ in range(random.randint(1, 12)):
+        for _ in range(0 if is_inside else random.randint(1, 12)):
             os.read(reading, 1)
+        while is_inside and os.read(reading, 1) not in {b"!", b""}:
+            pass
         time.sleep(random.uniform(0, 0.003))
         os.kill(child, signal.SIGKILL)
         os.close(reading)

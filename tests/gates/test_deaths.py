@@ -151,7 +151,7 @@ def test_killed_at_random_moments_no_call_has_its_effect_twice(tmp_path: Path) -
     assert set(effects.values()) == {1}
     assert set(went) <= {"paid", "was done", "unknown"}
     assert [n for n, how in enumerate(went) if how != "unknown" and effects[str(n)] != 1] == []
-    assert 0 < went.count("unknown") <= STORMS
+    assert STORMS // 10 <= went.count("unknown") <= STORMS
 
 
 # -- not dead ------------------------------------------------------------------------------------------------------
