@@ -246,7 +246,7 @@ def main(words: list[str] | None = None) -> None:
     doomed_postgres._deadly.append(options.die)
     if options.clock:  # this machine's clock is wrong; not a clock that a test put in its place
         off = timedelta(seconds=options.clock)
-        clock._SYSTEM = clock._source = lambda: datetime.now(UTC) + off
+        clock._SYSTEM = clock.now = lambda: datetime.now(UTC) + off
     if options.what == "server":
         options.port = int(options.rest[0])
     else:
