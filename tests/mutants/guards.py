@@ -418,6 +418,12 @@ MUTANTS = [
         "stores/test_sqlite.py::test_two_stores_that_write_in_one_run_by_turns_leave_one_whole_chain",
     ),
     Mutant(
+        "one statement writes no more than one change", "stores/sqlite_transaction.py",
+        "if len(self._pending) != 1:", "if not self._pending:",
+        "stores/test_contract.py::TestSqlite::"
+        "test_a_decision_that_comes_before_the_sweep_records_the_escalation_too",
+    ),
+    Mutant(
         "a start compares all columns of what is remembered", "stores/sqlite_transaction.py",
         'is_start = transition.event == "started"', "is_start = False",
         "stores/test_sqlite.py::test_no_column_that_was_altered_since_it_was_written_here_is_started",

@@ -180,6 +180,12 @@ class OutboxContract(Scene):
             assert self.decide("approve", request, by, roles=roles).state is State.APPROVED  # nobody has swept
             assert self.events(request) == ["asked", "escalated", "approved"]
 
+    def test_a_decision_that_comes_before_the_sweep_records_the_escalation_too(self) -> None:
+        request = self.escalating()
+        self.clock.tick(_HOUR)
+        assert self.decide("approve", request, ADA, roles={"finance"}).escalated_at == self.clock()
+        assert self.events(request) == ["asked", "escalated", "approved"]
+
     def test_an_escalation_takes_nothing_off_how_many_must_agree(self) -> None:
         request = self.escalating(2)
         self.clock.tick(_HOUR)
