@@ -632,6 +632,7 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
             lambda r=run_id: mine.take_run(r, "me"),
             lambda r=run_id: mine.take_run(r, "me", gone="holder"),
             lambda o=other: mine.save_run(o),
+            lambda r=run_id: mine.renew([], [(r, "holder")]),
             lambda o=other: mine.leave_run(o, RunState.ENDED),
             lambda o=other: mine.ask(sample_call(), o),
         ):
