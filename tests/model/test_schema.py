@@ -666,6 +666,12 @@ def test_what_fits_no_alternative_is_refused(schemas: Schemas) -> None:
     ]
 
 
+@pytest.mark.parametrize("schemas", BOTH)
+def test_what_only_looks_like_one_of_several_literals_is_refused(schemas: Schemas) -> None:
+    (problem,) = problems(lambda: schemas["unions"].validate({**UNIONS, "f": Path("a")}))
+    assert problem.startswith("f: Input ")
+
+
 LIMITS: dict[str, Any] = {
     "a": 4, "b": "abc", "c": Decimal("1.25"), "d": 1, "e": "X", "f": 3, "g": "ab", "h": 0, "i": dt.date(2026, 1, 1),
     "j": "AbC",

@@ -251,6 +251,8 @@ class JsonEdits:
         if class_in(tree) is not None or (tag_in(tree) is not None and items is None and fields is None):
             if "type" in node:
                 raise Misfit((path, f'Input is not of type "{node["type"]}"'))
+            if "enum" in node:  # of JSON values, of which a path or date may look like one
+                raise Misfit((path, f"Input should be one of {', '.join(map(dump, node['enum']))}"))
             return tree
         if items is not None:
             each, rest = node.get("prefixItems", ()), node.get("items", {})
