@@ -690,6 +690,29 @@ def test_a_draft_is_not_shown_to_somebody_else_who_signs_in_to_the_same_tab(surf
         expect(page.locator("#comment")).to_have_value(note)
 
 
+def test_an_edit_outlives_the_end_of_its_session_and_decides_nothing_until_it_is_seen_again(
+    surf: Surf, site: tuple[Surf, str]
+) -> None:
+    surf.expected = "status of 40"
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    page.locator("#f1").fill("bob")
+    page.locator("#note").fill("as agreed")
+    page.context.clear_cookies()
+    page.locator("[data-approve]:enabled").click()
+    expect(page.locator("main")).to_contain_text("Sign in")
+    assert stands(request_id).state is State.PENDING
+    page.goto(surf.base + login_path(create_app(config.open_store(site[1])), sayso.Reviewer("ada")))
+    page.wait_for_url(f"{surf.base}/")
+    page.goto(f"{surf.base}/r/{request_id}")
+    expect(page.locator("#f1")).to_have_value("bob")
+    expect(page.locator("#note")).to_have_value("as agreed")
+    expect(page.locator("[data-approve] > span")).to_have_text("Approve with 1 change")
+    page.locator("[data-approve]:enabled").click()
+    state_is(page, "approved")
+    assert pay(5) == "paid 5 to bob"
+
+
 SUBMITS = """
 from sayso.mplp import Plan, PlanStep, submit_plan_for_approval
 plan = Plan(plan_id="550e8400-e29b-41d4-a716-446655440501", title="Migration", objective="Move the data",

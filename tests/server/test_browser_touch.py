@@ -1,6 +1,7 @@
-"""The inbox by touch, and at 200 % zoom, in a real browser in front of the installed program.
+"""The inbox by touch, without JavaScript, and at 200 % zoom, in a real browser in front of the installed program.
 
-The invariants: whatever a key does, a finger does; and with letters twice as large nothing is cut off or covered.
+The invariants: whatever a key does, a finger does, and a form without scripts does too; and with letters twice as large
+nothing is cut off or covered.
 """
 
 from __future__ import annotations
@@ -14,7 +15,19 @@ import pytest
 import sayso
 from sayso.model.request import State
 from tests.support.gated import FIELDS, pay, taking
-from tests.support.surfing import Surf, asked, every_page, held, is_wide, need, serving, shut, stands, state_is
+from tests.support.surfing import (
+    Surf,
+    asked,
+    every_page,
+    held,
+    is_wide,
+    need,
+    pressed,
+    serving,
+    shut,
+    stands,
+    state_is,
+)  # fmt: skip
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -129,6 +142,63 @@ def test_a_finger_ticks_several_and_decides_them(surf: Surf) -> None:
     page.get_by_role("button", name="Approve 2").and_(page.locator(":enabled")).tap()
     expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
     assert [stands(one).state for one in ids] == [State.APPROVED, State.PENDING, State.APPROVED]
+
+
+def test_without_scripts_a_person_decides_undoes_and_answers(surf: Surf) -> None:
+    surf.expected = "status of 422"
+    first, second, third = (held(pay, amount) for amount in (5, 6, 7))
+    question = asked("Which warehouse?", choices=["berlin", "lyon"])
+    page = surf.tab("/?fold=no", java_script_enabled=False)
+    page.get_by_role("link", name="amount=5").click()
+    pressed(page, "Approve")
+    assert stands(first).held_until is not None
+    page.wait_for_url(f"**/r/{second}*")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Undo").click()
+    assert stands(first).state is State.PENDING
+    pressed(page, "Send back")  # it needs words
+    expect(page.get_by_role("alert")).to_contain_text("write in the note")
+    page.locator("#note").fill("ask the customer")
+    pressed(page, "Send back")
+    page.locator("#note").fill("not this one")
+    pressed(page, "Reject")
+    page.wait_for_url(f"**/r/{third}*")
+    found = [(stands(one).state, stands(one).decision) for one in (first, second)]
+    assert [(state, None if made is None else made.comment) for state, made in found] == [
+        (State.FEEDBACK, "ask the customer"), (State.REJECTED, "not this one"),
+    ]  # fmt: skip
+    page.goto(f"{surf.base}/r/{question}")
+    page.get_by_text("lyon").click()
+    pressed(page, "Answer")
+    assert stands(question).answer == "lyon"
+
+
+def test_without_scripts_a_person_takes_care_of_a_request_and_ticks_several(surf: Surf) -> None:
+    risky = taking({"amount": int}, [], risk="high")
+    alone, one, other = held(risky, 5), held(pay, 6), held(pay, 7)
+    page = surf.tab(f"/r/{alone}", java_script_enabled=False)
+    care = page.get_by_role("region", name="Claim, assign, snooze and extend")
+    for press in ("Claim", "Unclaim", "Snooze", "Bring it back", "Extend"):
+        with page.expect_navigation():
+            care.get_by_role("button", name=press, exact=True).click()
+        page.goto(f"{surf.base}/r/{alone}")
+    page.locator("#comment").fill("look at this, @bob")
+    pressed(page, "Comment")
+    expect(page.locator(".talk li")).to_contain_text("look at this, @bob")
+    events = [entry.event for entry in sayso.Review().store.journal(request_id=alone)]
+    assert events == ["asked", "claimed", "released", "extended", "commented"]
+    page.get_by_text("Approve, and the next ones like it").first.click()
+    page.get_by_label("Its risk is high, and I am sure").check()
+    pressed(page, "Approve, and the next ones like it")
+    assert [grant.request_id for grant in sayso.Review().grants()] == [alone]
+    page.goto(f"{surf.base}/?fold=no&q=pay")
+    for box in page.locator("label.pick input").all():
+        box.check()
+    pressed(page, "Reject…")
+    page.get_by_role("textbox").last.fill("neither")
+    pressed(page, "Reject those that are ticked")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 rejected")
+    assert [stands(request_id).state for request_id in (one, other)] == [State.REJECTED] * 2
 
 
 # What has the focus, and whether the middle of it is on the screen with nothing in front of it.
