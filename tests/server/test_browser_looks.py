@@ -236,11 +236,12 @@ DIM = """() => {
     }
     return [255, 255, 255];
   };
-  return [...document.querySelectorAll("body *")]
-    .filter((part) => !part.disabled && part.checkVisibility() && [...part.childNodes].some(
-      (child) => child.nodeType === 3 && child.textContent.trim()))
-    .map((part) => {
-      const [a, b] = [light(parts(getComputedStyle(part).color)), light(behind(part))];
+  const hints = [...document.querySelectorAll("[placeholder]")].map((part) => [part, "::placeholder"]);
+  const texts = [...document.querySelectorAll("body *")].filter((part) => [...part.childNodes].some(
+    (child) => child.nodeType === 3 && child.textContent.trim())).map((part) => [part, null]);
+  return [...texts, ...hints].filter(([part]) => !part.disabled && part.checkVisibility())
+    .map(([part, pseudo]) => {
+      const [a, b] = [light(parts(getComputedStyle(part, pseudo).color)), light(behind(part))];
       return [part.className || part.tagName, (Math.max(a, b) + .05) / (Math.min(a, b) + .05)];
     })
     .filter(([, contrast]) => contrast < 4.5);
