@@ -6,10 +6,11 @@ import gc
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.request import State
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.processes import Lease, _program, _started, _Worker, is_free, may_take
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
 from tests.support.acting import program, running
 
 
@@ -420,3 +424,27 @@ def test_live_call_of_another_time_namespace_is_not_made_again(place: Path, file
         assert other.communicate()[0] == "None\n"
     assert sayso.Review().get(request_id).state is State.DONE
     assert shipped(place) == 1
+
+
+@pytest.mark.parametrize(
+    "alteration",
+    ["UPDATE run SET name = 'x' WHERE run_id = 'run_0'", "UPDATE request SET progress = 'x' WHERE run_id = 'run_0'"],
+    ids=["a run", "a request"],
+)
+def test_a_row_that_was_altered_costs_no_other_its_lease(tmp_path: Path, alteration: str) -> None:
+    path = tmp_path / "sayso.db"
+    with closing(SqliteStore(path)) as store:
+        now, lease = store.now(), Lease()
+        requests = [store.ask(sample_call(f"run_{n}")) for n in range(2)]
+        runs = [RunRecord(f"run_{n}", "agent", "agent", RunState.RUNNING, lease.holder, now, now) for n in range(2)]
+        for run, request in zip(runs, requests, strict=True):
+            store.save_run(RunUpdate(run, [Step("/", "{}")]))
+            sayso.Review(store, reviewer="ada").approve(request.id)
+            store.start(request.id, "token")
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(alteration)
+        with closing(SqliteStore(path)) as elsewhere:
+            starts = [(request.id, "token") for request in requests]
+            assert elsewhere.renew(starts, [(run.id, lease.holder) for run in runs]) == []
+            assert elsewhere.get_run("run_1").run.updated_at > now
+            assert elsewhere.record("lease", requests[1].id) is not None

@@ -353,7 +353,7 @@ class ProgramStore(RequestStore):
         for request_id, token in starts:
             try:
                 request = tx.load(request_id)
-            except errors.RequestNotFoundError:
+            except (errors.RequestNotFoundError, errors.StoreCorruptError):  # costs no other call its lease
                 continue
             execution = request.execution
             if execution is None or execution.token != token or execution.resolved_by is not None:
@@ -365,13 +365,7 @@ class ProgramStore(RequestStore):
                     tx.put_record(row_of(Record(transaction.LEASE, request_id, {}, now + span)))
             elif execution.finished_at is None:
                 lost.append(request_id)
-        for run_id, holder in sorted(runs):  # in one order, against deadlocks
-            run = tx.run(run_id)
-            if run is not None and run.holder == holder:
-                tx.put_run(run.held_by(holder, now))
-            elif run is not None:
-                lost.append(run_id)
-        return lost
+        return [*lost, *_renew_runs(tx, runs, now)]
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -469,6 +463,20 @@ def _finished(
     except errors.RunBusyError as refusal:
         return refusal
     return found
+
+
+def _renew_runs(tx: Transaction, runs: Sequence[tuple[str, str]], now: datetime) -> list[str]:
+    lost = list[str]()
+    for run_id, holder in sorted(runs):  # in one order, against deadlocks
+        try:
+            run = tx.run(run_id)
+        except errors.StoreCorruptError:
+            continue
+        if run is not None and run.holder == holder:
+            tx.put_run(run.held_by(holder, now))
+        elif run is not None:
+            lost.append(run_id)
+    return lost
 
 
 def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:
