@@ -222,7 +222,7 @@ def at_once(store: PostgresStore, works: Sequence[Callable[[], object]]) -> list
         def run(n: int) -> None:
             try:
                 told[n] = works[n]()
-            except errors.SaysoError as error:
+            except (errors.SaysoError, ValueError) as error:
                 told[n] = error
 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(len(works))]
@@ -275,6 +275,34 @@ def test_in_a_shared_commit_a_refused_verb_spoils_no_other(store: PostgresStore)
     assert sorted(kind.__name__ for kind in kinds[:2]) == ["AlreadyDecidedError", "Request"]
     assert kinds[2:] == [Request] * 5 + [errors.RequestNotFoundError, bool]
     assert told[5] == told[6]
+    assert audit.verify(store).broken == ()
+
+
+def test_in_a_shared_commit_an_error_that_is_not_ours_reaches_its_own_caller_only(store: PostgresStore) -> None:
+    def fails(_: PostgresTransaction) -> None:
+        raise ValueError("mine")
+
+    works: list[Callable[[], object]] = [partial(store.ask, sample_call(None)) for _ in range(6)]
+    told = at_once(store, [partial(store._transact, fails), *works])
+    assert isinstance(told[0], ValueError)
+    assert [type(one) for one in told[1:]] == [Request] * 6
+    assert audit.verify(store).broken == ()
+
+
+def test_in_a_shared_commit_a_text_that_no_row_can_have_spoils_no_other(store: PostgresStore) -> None:
+    asked = [store.ask(sample_call(f"run_{n}")) for n in range(4)]
+    for request in asked[:2]:
+        decide(store, request)
+    works: list[Callable[[], object]] = [
+        partial(store.start, asked[0].id, "token"),
+        partial(store.start, asked[1].id, "token"),
+        partial(decide, store, asked[2]),
+        partial(store.ask, sample_call("run_9", title="a zero\0byte")),
+        partial(decide, store, asked[3]),
+    ]
+    told = at_once(store, works)
+    assert [type(one) for one in told[:3] + told[4:]] == [Request] * 4
+    assert isinstance(told[3], errors.StoreError)
     assert audit.verify(store).broken == ()
 
 

@@ -256,7 +256,7 @@ class PostgresStore(Watched, SqlStore):
         """Run the waiting verbs. A verb leaves the queue when it is done, so that an interrupted leader loses none."""
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
         if len(batch) > 1:
-            with suppress(psycopg.Error, errors.StoreError):  # then each is tried alone and gets its own error
+            with suppress(Exception):  # then each is tried alone and gets its own error
                 self._patiently(partial(self._together, batch))
         for verb in batch:
             if not verb.is_done:
@@ -281,9 +281,11 @@ class PostgresStore(Watched, SqlStore):
                         if tx.statement is not None:
                             ready.append((tx.entries[0].run_id, verb, tx, result))
             with connection.pipeline():
+                connection.execute(_BEGIN)  # else what was sent before a value that cannot be sent would be committed
                 for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
                     sql, values = tx.statement or ("", ())
                     sent.append((verb, tx, result, _execute(connection, sql, values)))
+                connection.execute("COMMIT")
         except _LOST as error:
             if connection.closed:
                 for verb, tx, result, _ in sent:
@@ -291,6 +293,8 @@ class PostgresStore(Watched, SqlStore):
             raise
         finally:
             self._writing = None  # later reads of this thread are not part of it
+            if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+                connection.execute("ROLLBACK")
         for verb, tx, result, cursor in sent:
             with suppress(Stale, NeedsTransaction):
                 tx.answered(cursor.fetchone())
