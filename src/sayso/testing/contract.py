@@ -78,7 +78,7 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         failed = self.store.finish(request.id, "t", Outcome("failed", error="no \ud800 \u202e"))
         again = self.store.start(request.id, "u")
         unknown = self.store.finish(request.id, "u", Outcome("unknown", error="broken off"))
-        resolved = self.store.resolve(request.id, BOB, roles=(), happened=True, comment="seen", channel="test")
+        resolved = self.store.resolve(request.id, BOB, roles=(), happened=True, comment="seen", channel="test", start=2)
         assert [r.state for r in (claimed, voted, edited, twice)] == [State.PENDING] * 4
         assert [r.state for r in (approved, running, failed)] == [State.APPROVED, State.RUNNING, State.APPROVED]
         assert [r.state for r in (again, unknown, resolved)] == [State.RUNNING, State.UNKNOWN, State.DONE]
