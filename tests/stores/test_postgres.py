@@ -222,7 +222,7 @@ def at_once(store: PostgresStore, works: Sequence[Callable[[], object]]) -> list
         def run(n: int) -> None:
             try:
                 told[n] = works[n]()
-            except (errors.SaysoError, ValueError) as error:
+            except (errors.SaysoError, ValueError, KeyboardInterrupt) as error:
                 told[n] = error
 
         threads = [threading.Thread(target=run, args=(n,)) for n in range(len(works))]
@@ -303,6 +303,26 @@ def test_in_a_shared_commit_a_text_that_no_row_can_have_spoils_no_other(store: P
     told = at_once(store, works)
     assert [type(one) for one in told[:3] + told[4:]] == [Request] * 4
     assert isinstance(told[3], errors.StoreError)
+    assert audit.verify(store).broken == ()
+
+
+def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [store.ask(sample_call(None)) for _ in range(4)]
+    for request in asked:
+        decide(store, request)
+    answered, interrupts = PostgresTransaction.answered, [KeyboardInterrupt()]
+
+    def interrupted(tx: PostgresTransaction, found: Any) -> None:
+        if interrupts:
+            raise interrupts.pop()
+        answered(tx, found)
+
+    monkeypatch.setattr(PostgresTransaction, "answered", interrupted)
+    told = at_once(store, [partial(store.start, one.id, "token") for one in asked])
+    assert sorted(type(one).__name__ for one in told) == ["KeyboardInterrupt", "Request", "Request", "Request"]
+    assert {store.get(one.id).state for one in asked} == {State.RUNNING}
     assert audit.verify(store).broken == ()
 
 

@@ -286,8 +286,13 @@ class PostgresStore(Watched, SqlStore):
                     sql, values = tx.statement or ("", ())
                     sent.append((verb, tx, result, _execute(connection, sql, values)))
                 connection.execute("COMMIT")
-        except _LOST as error:
-            if connection.closed:
+            for verb, tx, result, cursor in sent:
+                with suppress(Stale, NeedsTransaction):
+                    tx.answered(cursor.fetchone())
+                    self._keep(verb, tx, result)
+                    verb.is_done = True
+        except BaseException as error:
+            if connection.closed or not isinstance(error, Exception):  # it may be committed, also after Ctrl-C
                 for verb, tx, result, _ in sent:
                     self._keep_lost(verb, tx, result, error)
             raise
@@ -295,11 +300,6 @@ class PostgresStore(Watched, SqlStore):
             self._writing = None  # later reads of this thread are not part of it
             if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                 connection.execute("ROLLBACK")
-        for verb, tx, result, cursor in sent:
-            with suppress(Stale, NeedsTransaction):
-                tx.answered(cursor.fetchone())
-                self._keep(verb, tx, result)
-                verb.is_done = True
 
     def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
         self._writing = threading.get_ident(), execute
@@ -434,8 +434,8 @@ class PostgresStore(Watched, SqlStore):
                 result = verb.work(tx)
                 is_sent = True
                 connection.execute("COMMIT")
-        except _LOST as error:
-            if is_sent and connection.closed:
+        except BaseException as error:
+            if is_sent and (connection.closed or not isinstance(error, Exception)):
                 self._keep_lost(verb, tx, result, error)
             raise
         finally:
@@ -452,11 +452,11 @@ class PostgresStore(Watched, SqlStore):
         if tx.server_time is not None:
             self._set_clock(tx.server_time)
 
-    def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: psycopg.Error) -> None:
+    def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: BaseException) -> None:
         """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
         if tx.entries:
             verb.lost.append((tx, result))
-        elif not tx.is_read_only:
+        elif isinstance(error, psycopg.Error) and not tx.is_read_only:
             raise errors.StoreUnavailableError(
                 f"the connection to {self._place} was lost during a commit ({_first_line(error)}); the change may or"
                 " may not be stored"
