@@ -264,7 +264,7 @@ def test_where_no_thread_could_be_started_the_next_one_tries_again(
 
     monkeypatch.setattr(threading.Thread, "start", refuse_once)
     for one, begin in (
-        (keeper, lambda: keeper.add("rq_1", "token")),
+        (keeper, lambda: keeper.add("rq_1", "token", is_run=False)),
         (watcher, watcher.ensure),
         (listener, lambda: listener.listen(None, None)),
     ):
