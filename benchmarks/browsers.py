@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import os
 import re
 import signal
@@ -77,6 +78,26 @@ class Inbox:
                 raise WorkerFailedError(f"{path} answered {answer.status}")
         connection.close()
         return taken
+
+    def approve(self, request_id: str) -> float:
+        """Approve a request as its page is shown; return when that was sent."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        head = {"cookie": self.cookie, "host": self.host}
+        connection.request("GET", f"/api/v1/requests/{request_id}", headers=head)
+        seen = json.loads(connection.getresponse().read())["fingerprint"]
+        connection.request("GET", f"/r/{request_id}", headers=head)
+        csrf = re.search(rb'name="csrf" value="([^"]+)"', connection.getresponse().read())
+        if csrf is None:
+            raise WorkerFailedError("the page of a request has no form")
+        head |= {"origin": self.origin, "content-type": "application/json", "x-csrf-token": csrf[1].decode()}
+        before = time.perf_counter()
+        connection.request("POST", f"/api/v1/requests/{request_id}/approve", json.dumps({"seen": seen}), head)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        if answer.status != 200:
+            raise WorkerFailedError(f"an approval was answered {answer.status}")
+        return before
 
     def memory(self) -> int:
         """Return the resident bytes of the server; 0 where the system does not say."""

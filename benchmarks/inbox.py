@@ -19,7 +19,7 @@ from .statistic import median
 from .table import Row, seconds
 from .worker import AbsentError, Worker, WorkerFailedError
 
-__all__ = ["inbox"]
+__all__ = ["inbox", "stream_path"]
 
 STORE = "sqlite FULL"
 PENDING = 20
@@ -74,7 +74,7 @@ def _news(name: str, plan: Plan) -> list[Row]:
 
 async def _announced(server: Inbox, worker: Worker, count: int, pause: float) -> list[float]:
     pages = Pages(server)
-    await pages.open(OPEN, _stream())
+    await pages.open(OPEN, stream_path())
     taken: list[float] = []
     for number in range(count):
         await asyncio.sleep(pause)
@@ -104,7 +104,7 @@ def _end(name: str, plan: Plan) -> list[Row]:
 
 async def _ended(server: Inbox) -> float:
     pages = Pages(server)
-    await pages.open(OPEN, _stream())
+    await pages.open(OPEN, stream_path())
     taken = await asyncio.to_thread(server.seconds_to_end)
     await pages.close()
     return taken
@@ -123,7 +123,7 @@ def _flood(name: str, plan: Plan) -> list[Row]:
 
 async def _flooded_pages(name: str, server: Inbox, worker: Worker, plan: Plan) -> list[Row]:
     pages = Pages(server)
-    await pages.open(OPEN, _stream())
+    await pages.open(OPEN, stream_path())
     before = pages.shown[0]
     flood = await _pour(server, worker, plan, None, lambda count, _: pages.until(before + count))
     await pages.close()
@@ -228,7 +228,8 @@ def _filled(stack: ExitStack, plan: Plan, decided: int) -> tuple[Worker, str]:
     return worker, f"sqlite:///{Path(worker.folder) / 'sayso.db'}"
 
 
-def _stream() -> str:
+def stream_path() -> str:
+    """Return the path of the events from now on."""
     return f"/events?since={quote(datetime.now(UTC).isoformat())}"
 
 

@@ -6,17 +6,22 @@ Processor time is the program's and the server's together.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from .browsers import Inbox, Pages, serving
 from .contest import Contest, Entry, Plan
+from .core import all_cores
+from .inbox import stream_path
 from .ours_postgres import PIECES
 from .rounds import Times, report
 from .statistic import median, percentile, turns
 from .table import Row, seconds
+from .worker import AbsentError, Worker, WorkerFailedError
 
 __all__ = ["postgres"]
 
@@ -26,6 +31,7 @@ ONE, BURST, WAKE = (
     "Postgres: bursts of 256",
     "Postgres: decided in another process, to heard",
 )
+PAGE = "Postgres: decided on one server, to a page of another"
 COST = "Postgres: one cycle without a piece"
 
 
@@ -50,7 +56,10 @@ class _Run:
 
     def rows(self) -> list[Row]:
         """Return the rows of all measures on one server."""
-        return [*self._one_at_a_time(), *self._bursts(), *self._waking(), *self._pieces(), *self._many_stored()]
+        return [
+            *self._one_at_a_time(), *self._bursts(), *self._waking(), *self._on_pages(), *self._pieces(),
+            *self._many_stored(),
+        ]  # fmt: skip
 
     def _entries(self) -> list[Entry]:
         return [
@@ -139,6 +148,19 @@ class _Run:
         rows = [Row.of(WAKE, "sayso", self._store, found, note=note, p99=percentile(found, 99))] if found else []
         return [*contest.lost.values(), *rows]
 
+    def _on_pages(self) -> list[Row]:
+        """Decide on one server, and look at the pages that another one shows."""
+        url, contest = self._new("pages"), Contest(PAGE, self._plan)
+        entry = Entry("sayso serve", "ours_postgres:Cycle", url, self._store)
+        try:
+            with all_cores(), contest.open([entry]) as ready, serving(url) as here, serving(url) as there:
+                worker = contest.workers[ready[0]]
+                found = asyncio.run(_seen(worker, here, there, self._plan.pick(100, 20)))
+        except (AbsentError, WorkerFailedError, TimeoutError, OSError, IndexError) as failure:
+            return [Row(PAGE, entry.who, self._store, note=f"not measured: {type(failure).__name__} {failure}")]
+        note = f"from before the approval is sent; p99 {seconds(percentile(found, 99))} (aim: within 50 ms)"
+        return [Row.of(PAGE, entry.who, self._store, found, note=note, p99=percentile(found, 99))]
+
     def _pieces(self) -> list[Row]:
         """What the promises cost: the cycle without a piece less the whole one, as in `benchmarks.costs`."""
         contest = Contest(COST, self._plan)
@@ -186,3 +208,16 @@ class _Run:
                 rows.append(Row.of(name, who, self._store, values, **compared))
         assert many is not few
         return rows
+
+
+async def _seen(worker: Worker, here: Inbox, there: Inbox, count: int) -> list[float]:
+    """Return the seconds from a decision on `here` until a page of `there` shows it, so many times."""
+    pages, taken = Pages(there), list[float]()
+    await pages.open(1, stream_path())
+    for number in range(count):
+        request_id = await asyncio.to_thread(worker.call, "asked", amount=number)
+        await pages.until(1)
+        before = await asyncio.to_thread(here.approve, request_id)
+        taken.append(await pages.until(0) - before)
+    await pages.close()
+    return taken
