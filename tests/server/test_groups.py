@@ -111,6 +111,35 @@ def test_a_table_folds_what_is_the_same_and_marks_what_stands_out() -> None:
     assert gist.startswith('order.amount 139.25 EUR + 12 USD in total · reason="late"')
 
 
+def test_amounts_are_compared_with_those_of_their_currency() -> None:
+    euros, yen = ["19.90", "24.50", "12", "31", "18.75", "22"], ["8000", "9000", "10000", "11000", "12000"]
+
+    def odd(*prices: tuple[str, str], more: dict[str, Any] | None = None) -> list[tuple[str, list[str]]]:
+        calls = [
+            sample_call(arguments={"amount": Decimal(amount), "to": {"currency": currency}, **(more or {})})
+            for amount, currency in prices
+        ]
+        table = table_of(calls, clock.now())
+        assert folded_row(calls, clock.now())["odd"] == len(table["odd"])
+        return [
+            (str(line["request"].effective.arguments["amount"]), [cell.note for cell in line["cells"] if cell.note])
+            for line in table["odd"]
+        ]
+
+    def each(amounts: list[str], currency: str) -> list[tuple[str, str]]:
+        return [(amount, currency) for amount in amounts]
+
+    assert odd(*each(euros, "EUR"), *each(yen, "JPY")) == []
+    assert odd(*each(euros, "EUR"), *each(["450"], "EUR"), *each(yen, "JPY")) == [("450", ["20.5 times the median"])]
+    assert odd(*each(["50"] * 4 + ["70"], "EUR"), *each(yen, "JPY")) == [("70", ["all others: 50"])]
+    few = ["only 2 of 7 in this currency"]
+    assert odd(*each(yen, "JPY"), *each(["9500", "12"], "EUR")) == [("9500", few), ("12", few)]
+    assert odd(*each(euros, "EUR"), ("15000", "JPY")) == [("15000", ['all others: "EUR"'])]
+    assert odd(*each(euros[:3], "EUR"), *each(yen[:3], "JPY")) == []  # nothing has enough others to compare
+    both = {"fee": {"currency": "USD"}}
+    assert odd(*each(euros, "EUR"), *each(yen, "JPY"), more=both) == []
+
+
 def test_a_text_stands_out_by_its_folder_host_domain_or_form() -> None:
     for usual, other, why in [
         ("/backups/2024/%s", "/var/lib/postgresql/16/main", 'all others: "/backups/2024/…"'),
@@ -391,6 +420,16 @@ def test_the_page_of_one_call_says_what_stands_out_also_beside_what_is_decided(s
     assert note in text_of(ada.get(f"/r/{ids[-1]}").text)
     other = store.ask(sample_call(None, {"amount": 4900, "to": "kim5", "reason": "late"}, risk="high"))
     assert "stands out" not in text_of(ada.get(f"/r/{other.id}").text)  # nothing is like it
+
+
+def test_the_page_of_one_call_compares_its_amount_with_those_of_its_currency(store: Store, ada: Browser) -> None:
+    euros = [{"amount": 20 + at, "currency": "EUR"} for at in range(6)]
+    yen = [{"amount": 9000 + 1000 * at, "currency": "JPY"} for at in range(5)]
+    ids = asked(store, *euros, *yen, {"amount": 9500, "currency": "EUR"}, {"amount": 30, "currency": "USD"})
+    pages = [text_of(ada.get(f"/r/{one}").text) for one in ids]
+    assert [at for at, page in enumerate(pages) if "stands out" in page] == [11, 12]
+    assert "Warning: amount stands out (413.0 times the median)" in pages[11]
+    assert "Warning: amount stands out (only 1 of 13 in this currency)" in pages[12]
 
 
 def ticks(page: str) -> int:

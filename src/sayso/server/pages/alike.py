@@ -130,6 +130,7 @@ class Column:
         cells: The values as shown; a single one if all are equal.
         totals: The sums, if it is an amount.
         real: The values without masks, which are compared and never shown; None if none is masked.
+        currencies: The currency of each value as a key for comparison, if it is an amount and arguments name one.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Column:
     cells: Sequence[Cell] = ()
     totals: Sequence[str] = ()
     real: Sequence[Json] | None = field(default=None, repr=False)
+    currencies: Sequence[tuple[str, ...]] = field(default=(), repr=False)
 
     @cached_property
     def texts(self) -> Sequence[str]:
@@ -187,7 +189,12 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
         whole, room = Column(_name(name), "argument", values, real=_below(real, name)), _MOST_COLUMNS - len(found)
         parts = list(islice(_parts(whole, 1), max(room, 0) + 1)) if name.isidentifier() else []
         found += parts if 0 < len(parts) <= room else [whole]
-    return found
+    units = [map(_encoded, one.trees if one.real is None else one.real) for one in found if is_currency(one.name)]
+    currencies = list(zip(*units, strict=True))
+    return [
+        replace(one, currencies=currencies) if is_amount(one.name) and not names_currency(one.name) else one
+        for one in found
+    ]
 
 
 def _below(real: Sequence[Json] | None, name: str) -> Sequence[Json] | None:
@@ -272,9 +279,11 @@ def _with_totals(column: Column, currencies: Sequence[Column]) -> Column:
 def _notes(column: Column) -> Sequence[str]:
     """Return for each value why it is an outlier, or an empty text.
 
-    A number is one if it is over 3 times the median of its column. Any other value is one if it differs, while all
-    others, or at least 9 in 10 values, are equal or share a trait.
+    A number is one if it is over 3 times the median of its column; amounts are compared with those of their currency.
+    Any other value is one if it differs, while all others, or at least 9 in 10 values, are equal or share a trait.
     """
+    if column.numbers and len(set(column.currencies)) > 1:
+        return _notes_by_currency(column)
     count, numbers, texts, traits = len(column.trees), column.numbers, column.texts, column.traits
     if count < _FEWEST_COMPARED:
         return [""] * count
@@ -303,6 +312,29 @@ def _notes(column: Column) -> Sequence[str]:
         example = next(tree for tree, one in zip(column.trees, traits, strict=True) if usual in one)
         shown = say("like %(shown)s", shown=_brief(example))
     return _noted([usual in one for one in traits], shown)
+
+
+def _notes_by_currency(column: Column) -> Sequence[str]:
+    """Return the notes of amounts, each compared with those of its currency.
+
+    Where too few have a currency to compare, and enough have another one, that is the note, unless the column of the
+    currency has it.
+    """
+    count, places = len(column.trees), dict[tuple[str, ...], list[int]]()
+    for at, currency in enumerate(column.currencies):
+        places.setdefault(currency, []).append(at)
+    often = max(map(len, places.values()))
+    notes = [""] * count
+    for found in places.values():
+        if len(found) >= _FEWEST_COMPARED:
+            said = _notes(replace(column, trees=[column.trees[at] for at in found], currencies=()))
+        elif often >= _FEWEST_COMPARED and not _is_most(often, count):
+            said = [say("only %(part)s of %(whole)s in this currency", part=len(found), whole=count)] * len(found)
+        else:
+            continue
+        for at, note in zip(found, said, strict=True):
+            notes[at] = note
+    return notes
 
 
 def _is_most(often: int, count: int) -> bool:
