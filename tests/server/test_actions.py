@@ -461,6 +461,15 @@ def test_an_answer_has_the_type_of_its_question(ada: Browser, kind: Any, typed: 
     assert (request.state, request.answer) == (State.ANSWERED, wanted)
 
 
+def test_a_missing_answer_is_asked_for_in_the_words_of_the_buttons(ada: Browser) -> None:
+    request_id = asked(bool)
+    assert "answer: choose yes or no" in text_of(ada.decide(request_id, "answer").text)
+    held_id = held(gated(bool, []), True).confirmation_id
+    assert "value: choose true or false" in text_of(ada.decide(held_id, "approve", f0="x").text)
+    ada.headers["accept-language"] = "de"
+    assert "wählen Sie ja oder nein" in text_of(ada.decide(request_id, "answer").text)
+
+
 OPEN = [
     (int, {"f0": "x"}),
     (bool, {"f0": ""}),

@@ -242,7 +242,8 @@ def _typed(widget: Widget, text: str) -> object:
     match widget.kind:
         case "bool":
             if text not in {"true", "false"}:
-                raise ValueError(say("choose true or false"))
+                one, other = (shown for sent, shown in widget.options if sent)
+                raise ValueError(say("choose %(one)s or %(other)s", one=one, other=other))
             return text == "true"
         case "choice":
             if not (text.isascii() and text.isdigit() and int(text) < len(widget.choices)):
