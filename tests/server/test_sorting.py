@@ -18,7 +18,7 @@ from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import held
-from tests.support.browsing import Browser, fields_of
+from tests.support.browsing import Browser, fields_of, text_of
 
 
 def asked(amount: Any, risk: str | None, expires: str) -> str:
@@ -117,6 +117,16 @@ def test_a_decision_leads_to_the_next_in_the_order_of_the_list_wherever_it_is(
         assert after.url.path == f"/r/{order[at + 1]}", at
         now = list(in_order(ada, f"/?fold=no&sort={sort}"))  # windows begin elsewhere after a decision
         assert fields_of(after.text)["then"] == now[now.index(order[at + 1]) + 1], at
+
+
+def test_an_empty_list_names_the_words_that_filter_where_the_search_has_another_one(ada: Browser) -> None:
+    hint = "Only these words of a search are filters: risk:high, assigned:me, mentions:me, snoozed, approved:me."
+    for search in ("tool:refund", "late run:x"):
+        assert hint in text_of(ada.get("/", params={"q": search}).text)
+    for search in ("refund", "risk:high", "assigned:me"):
+        page = text_of(ada.get("/", params={"q": search}).text)
+        assert "Nothing matches these filters." in page
+        assert "Only these words" not in page
 
 
 def test_a_decision_leads_on_past_all_that_others_have(store: Store, ada: Browser) -> None:

@@ -114,6 +114,13 @@ class Listing:
         return any(value for name, value in self.asked.items() if name not in _ORDERS)
 
     @property
+    def hint(self) -> str:
+        """Which words of a search are filters, if it has another word like them, such as `tool:refund`; else empty."""
+        known = ", ".join(("risk:high", "assigned:me", *_SEARCH_WORDS))
+        said = say("Only these words of a search are filters: %(known)s. “Filters” has all others.", known=known)
+        return said if ":" in self.asked["q"] else ""
+
+    @property
     def is_short(self) -> bool:
         """Whether the page ended before it was full, because the limit of requests to read was reached."""
         return self.next_page is not None and len(self.groups) < PAGE
