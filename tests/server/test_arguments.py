@@ -171,6 +171,9 @@ def test_an_amount_and_its_currency_are_one() -> None:
     assert rows(amount=Decimal("3.10"), fee_total=1, order_currency="CHF") == [
         ("amount", "order_currency", "3.10 CHF", "f0 f2"), ("fee_total", "order_currency", "1 CHF", "f1 f2"),
     ]  # fmt: skip
+    call = stands(held(taking({"amount": float, "currency": str}, []), 5.0, "EUR")).effective
+    for known, key in (["amount"], "f0 -"), (["currency"], "- f0"):  # which of the two has no field stays known
+        assert [one.key for one in arguments_of(call.drawn, known)] == [key]
     for apart in (
         {"amount": 5, "currency": "euro"}, {"amount": 5, "currency": "EUR", "to_currency": "USD"},
         {"amount_usd": 5, "currency": "EUR"}, {"amount": "5", "currency": "EUR"}, {"count": 5, "currency": "EUR"},

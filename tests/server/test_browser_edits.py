@@ -197,9 +197,9 @@ def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -
     card = page.locator("#call dd")
     expect(card).to_have_text("12,500.50 EUR")
     page.locator("#f1").fill("USD")
-    expect(card).to_contain_text("currency: EUR → USD")
+    expect(card).to_have_text("12,500.50 EUR → 12,500.50 USD", use_inner_text=True)
     page.locator("#f0").fill("13000")
-    expect(card).to_contain_text("amount: 12,500.50 → 13,000")
+    expect(card).to_have_text("12,500.50 EUR → 13,000 USD", use_inner_text=True)
     pressed(page, "Approve with 2 changes")
     state_is(page, "approved")
     expect(page.locator("#call dd.is-changed")).to_have_text("13,000.00 USD")
@@ -307,5 +307,47 @@ def test_the_question_about_a_high_risk_shows_the_lines_of_a_text(surf: Surf) ->
     expect(asks.locator("dd")).to_have_count(2)
     assert asks.locator("dd").nth(1).inner_text().startswith("Dear Alice,\n\nthe house is sold.\nYours, Bob")
     assert body.strip() in asks.inner_text()
-    expect(asks.locator("dd").first).to_have_text("alice@example.com")  # as proposed; the change is below
+    expect(asks.locator("dd").first).to_have_text("alice@example.com → bob@example.com", use_inner_text=True)
     expect(page.locator("#sure-changes li")).to_have_text("to: alice@example.com → bob@example.com")
+
+
+def test_the_question_about_a_high_risk_shows_the_edited_amount_and_strikes_the_old_one(surf: Surf) -> None:
+    @sayso.gate(wait="raise", risk="high")
+    def wire(amount: float, currency: str, to: str) -> None: ...
+
+    request_id = held(wire, 12500.5, "EUR", "alice")
+    page = surf.page(request_id)
+    page.locator("#f0").fill("1250.05")
+    page.locator("#f2").fill("bob")
+    page.get_by_role("heading", level=1).click()
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog", name="Risk high. Approve?")).to_be_visible()
+    for place in (page.locator("#sure-what"), page.locator("#call")):
+        amount, to = place.locator("dd").all()
+        expect(amount).to_have_text("12,500.50 EUR → 1,250.05 EUR", use_inner_text=True)
+        expect(amount.locator("del")).to_have_text("12,500.50 EUR")
+        expect(amount.locator("ins")).to_have_text("1,250.05 EUR")
+        expect(to).to_have_text("alice → bob", use_inner_text=True)
+    page.keyboard.press("Escape")
+    page.locator("#f0").fill("12500.5")
+    page.locator("#f2").fill("alice")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.locator("#sure-what dd")).to_have_text(["12,500.50 EUR", "alice"], use_inner_text=True)
+    assert stands(request_id).state is State.PENDING
+
+
+def test_of_a_nested_or_removed_value_the_card_says_that_it_stands_before_the_change(surf: Surf) -> None:
+    act = taking({"line": Line, "note": str | None}, [])
+    page = surf.page(held(act, Line(sku="a"), "soon"))
+    line, note = page.locator("#call dd").all()
+    page.locator("[id='f0.1']").fill("5")
+    expect(line).to_contain_text("Before your changes below:")
+    expect(line).to_contain_text("count: 1 → 5")
+    page.locator("#f1-way").select_option("null")
+    expect(note).to_contain_text("this value → null")
+    assert "line-through" in note.locator("[data-as-is]").evaluate("(old) => getComputedStyle(old).textDecorationLine")
+    page.locator("[id='f0.1']").fill("1")
+    page.locator("#f1-way").select_option("value")
+    expect(line).not_to_contain_text("Before")
+    assert note.locator("[data-as-is]").evaluate("(old) => getComputedStyle(old).textDecorationLine") == "none"

@@ -347,7 +347,7 @@ def arguments_of(shown: dict[str, Json], names: Iterable[str] = (), changes: Col
         if branches:
             found[-1] = found[-1]._replace(kind="tree", branches=branches, size=_values(tree))
         if unit is not None and _has_currency(name, tree):
-            key = f"{found[-1].key} {keys.get(unit, '')}".strip()
+            key = f"{found[-1].key or '-'} {keys.get(unit, '-')}"
             found[-1] = found[-1]._replace(text=f"{found[-1].text} {named[unit]}", unit=escape(unit), key=key)
     return found
 

@@ -51,20 +51,17 @@ sayso.page((signal) => {
   // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
   let asker = null, opening = 0;
-  const proposed = (card) => {
-    const copy = card.cloneNode(true);
-    all("[data-edited], .find", copy).forEach((part) => part.remove());
-    all("[hidden]", copy).forEach((part) => { part.hidden = false; });
-    all(".is-edited", copy).forEach((part) => part.classList.remove("is-edited"));
-    return copy;
-  };
   const askOnce = (button, risk) => {
     asker = button;
     one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
     const card = button.form === form && one("#call dl.arguments");
-    // The line of a list has no line ends and is shortened: the question shows the arguments as the card does.
-    if (card) one("#sure-what").replaceChildren(marked("p", one(".lead h1").textContent), proposed(card));
-    else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
+    // The line of a list has no line ends and is shortened: the question shows the arguments as the card does, edits included.
+    if (card) {
+      markCard(edited());
+      const copy = card.cloneNode(true);
+      all(".find", copy).forEach((part) => part.remove());
+      one("#sure-what").replaceChildren(marked("p", one(".lead h1").textContent), copy);
+    } else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
     const changes = button.form === form ? edited() : [], list = one("#sure-changes");
     list.replaceChildren(...changes.map((field) => {
       const item = marked("li", `${label(field)}: `);
@@ -192,6 +189,15 @@ sayso.page((signal) => {
     if (`${was}${is}`.includes("\n")) return [lined(label(field), was, is, 3)];
     return [marked("del", was || say("(nothing)")), " → ", marked("ins", is || say("(nothing)"))];
   };
+  // An amount and its currency, before and after a change of one or both. What cannot be edited is as in the card.
+  const together = (names, text) => {
+    const rest = text.trim().split(/ (?=\S+$)/);
+    const [was, is] = [(field) => before.get(field), (field) => field].map((pick) => names.map((name, at) => {
+      const [value, way] = [name, `${name}.way`].map((one) => form.elements[one]);
+      return !value ? rest[at] : shown(pick(way && pick(way).value !== "value" ? way : value)) || say("(nothing)");
+    }).join(" "));
+    return [marked("del", was), " → ", marked("ins", is)];
+  };
   // Keep the focused field visible above the bar of buttons, which grows with each change.
   const room = new CSSStyleSheet();
   document.adoptedStyleSheets = [room];
@@ -207,16 +213,21 @@ sayso.page((signal) => {
     const own = part.dataset.argument.split(" "), mine = found.filter((field) => own.includes(field.name.replace(/\.way$/, "").split(".")[0]));
     all("[data-edited]", part).forEach((old) => old.remove());
     part.classList.toggle("is-edited", mine.length > 0);
-    let isWhole = false;
-    mine.forEach((field) => {
+    const asIs = one("[data-as-is]", part), isPair = own.length > 1;  // an amount with its currency is one value
+    const isInner = (field) => !isPair && field.name.replace(/\.way$/, "") !== own[0];
+    const lines = isPair && mine.length ? [["", ...together(own, asIs.textContent)]]
+      : mine.map((field) => [isInner(field) ? `${label(field)}: ` : "", ...told(field)]);
+    const whole = mine.filter((field) => !isInner(field)), isGone = whole.length > 0 && !isPair && whole.every((field) => field.name.endsWith(".way"));
+    asIs.hidden = whole.length > 0 && !isGone;
+    asIs.classList.toggle("is-gone", isGone);
+    if (mine.length && !whole.length) lines.unshift([marked("small", say("Before your changes below:"))]);
+    lines.forEach((inside, at) => {
       const line = document.createElement("span");
       line.dataset.edited = "";
-      const inner = own.length > 1 || field.name.replace(/\.way$/, "") !== own[0];
-      isWhole ||= !inner;
-      line.append(...(inner ? [`${label(field)}: `] : []), ...told(field));
-      part.append(line);
+      line.append(...inside);
+      if (at || whole.length) part.append(line);
+      else part.prepend(line);
     });
-    one("[data-as-is]", part).hidden = isWhole;
   });
   const show = () => {
     const found = edited(), box = one("[data-live-diff]", form), approve = one("[data-approve] span", form);
