@@ -270,6 +270,30 @@ def test_a_question_for_several_choices_is_answered_row_by_row(ada: Browser) -> 
     assert sayso.Review().get(request_id).answer == ["z", "x"]
 
 
+@pytest.mark.parametrize("kind", [list[Literal["x", "y"]], list[str], list[bool]])
+def test_an_empty_list_is_an_answer_only_if_the_person_says_so(ada: Browser, kind: Any) -> None:
+    request_id = asked(kind)
+    unclear = "give at least one, or tick “None (an empty list)”, but not both"
+    value = {list[str]: {"f0": "x"}, list[bool]: {"f0.0": "true"}}.get(kind, {"f0.0": "0"})
+    assert "None (an empty list)" in text_of(ada.get(f"/r/{request_id}").text)
+    for typed in ({}, {"f0.none": "yes", **value}):
+        answer = ada.decide(request_id, "answer", **typed)
+        assert (answer.status_code, unclear in text_of(answer.text)) == (422, True)
+        assert state_of(request_id) is State.PENDING
+    assert ada.decide(request_id, "answer", **{"f0.none": "yes"}).status_code == 200
+    assert sayso.Review().get(request_id).answer == []
+
+
+def test_a_list_that_needs_more_than_there_are_choices_has_rows_and_no_way_to_say_none(ada: Browser) -> None:
+    request_id = asked(Annotated[list[Literal["x", "y"]], Field(min_length=3)])
+    page = ada.get(f"/r/{request_id}").text
+    assert ('type="checkbox" name="f0' in page, "None (an empty list)" in page) == (False, False)
+    empty = ada.decide(request_id, "answer", **{"f0.none": "yes"})
+    assert (empty.status_code, "write an answer first" in text_of(empty.text)) == (422, True)
+    assert ada.decide(request_id, "answer", **{"f0.0": "1", "f0.1": "0", "f0.2": "1"}).status_code == 200
+    assert sayso.Review().get(request_id).answer == ["y", "x", "y"]
+
+
 def test_an_untouched_form_is_a_plain_approval(ada: Browser) -> None:
     for kind, value, _, _ in TYPES.values():
         sayso.clear_all_confirmations()

@@ -6,7 +6,7 @@ was written and by whom.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -351,3 +351,28 @@ def test_of_a_nested_or_removed_value_the_card_says_that_it_stands_before_the_ch
     page.locator("#f1-way").select_option("value")
     expect(line).not_to_contain_text("Before")
     assert note.locator("[data-as-is]").evaluate("(old) => getComputedStyle(old).textDecorationLine") == "none"
+
+
+def test_a_question_for_several_choices_is_answered_by_keys_and_never_with_nothing(surf: Surf) -> None:
+    surf.expected = "422"
+    request_id = asked("Which?", type=list[Literal["red", "green", "blue"]])
+    page = surf.tab(f"/r/{request_id}")
+    answer = page.get_by_role("button", name="Answer")
+    expect(answer).to_be_enabled()
+    page.keyboard.press("a")
+    expect(page.get_by_role("alert").first).to_contain_text("give at least one")
+    assert stands(request_id).state is State.PENDING
+    for key in "1234":
+        page.keyboard.press(key)
+    page.keyboard.press("2")  # once more: not this one
+    expect(page.get_by_label("None (an empty list)")).to_be_checked()
+    expect(page.get_by_label("green")).not_to_be_checked()
+    expect(answer).to_be_enabled()
+    page.keyboard.press("a")
+    expect(page.locator(".problem")).to_contain_text("but not both")
+    expect(page.get_by_label("blue")).to_be_checked()  # what was ticked is kept
+    page.keyboard.press("4")
+    expect(answer).to_be_enabled()
+    page.keyboard.press("a")
+    state_is(page, "answered")
+    assert stands(request_id).answer == ["red", "blue"]

@@ -94,8 +94,16 @@ def read_answer(
     (widget,) = widgets
     if reader.way(widget) == "null":
         return None, [], filled
-    written = (text for key, text in form.items() if f"{key}.".startswith(f"{widget.key}.") and key[-4:] != ".way")
-    if widget.is_needed and not any(text.strip() for text in written):
+    none = f"{widget.key}.none"
+    written = (
+        text for key, text in form.items()
+        if f"{key}.".startswith(f"{widget.key}.") and key[-4:] != ".way" and key != none
+    )  # fmt: skip
+    is_written = any(text.strip() for text in written)
+    if widget.can_be_empty and is_written is (form.get(none) == "yes"):
+        unclear = say("give at least one, or tick “None (an empty list)”, but not both")
+        return None, [f"{widget.path}: {unclear}"], filled
+    if widget.is_needed and not is_written:
         missing = say("write an answer first")
         return None, [f"{widget.path}: {missing}"], filled
     if widget.kind == "json":  # any type: parsed like an answer typed in a terminal

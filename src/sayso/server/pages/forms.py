@@ -84,6 +84,8 @@ class Widget:
         entry: The name that was sent for an `entry`.
         said: Its label on the page, if not its name.
         is_needed: Whether an empty or blank value is refused.
+        boxes: For an answer of several choices, a check box for each: its key, the value to send and the text to show.
+        can_be_empty: Whether an empty list is an answer, which needs a tick in a check box of its own, `KEY.none`.
     """
 
     kind: Kind
@@ -108,6 +110,8 @@ class Widget:
     entry: str = ""
     said: str = ""
     is_needed: bool = False
+    boxes: tuple[tuple[str, str, str], ...] = ()
+    can_be_empty: bool = False
 
     @property
     def label(self) -> str:
@@ -200,6 +204,13 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
             one = replace(one, kind="long" if one.kind == "text" else "json", is_needed=not may_be_empty)
         elif one.kind == "items" and any(row.parts for row in one.parts):
             one = replace(one, is_needed=schema.resolved(schema.properties[name]).get("minItems") != 0)
+        elif one.kind in {"items", "lines"}:
+            fewest, row = builder.fewest(name), next(iter(one.parts), one)
+            pairs = zip(one.parts, [option for option in row.options if option[0]], strict=False)
+            boxes = tuple((part.key, *option) for part, option in pairs) if row.kind == "choice" else ()
+            # Too few to choose from: one of them is needed twice, which a row for each allows.
+            boxes = boxes if fewest <= len(boxes) == len(row.choices) else ()
+            one = replace(one, is_needed=fewest > 0, boxes=boxes, can_be_empty=fewest == 0)
         found.append(one)
     return tuple(found)
 
@@ -215,6 +226,11 @@ class _Builder:
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
         return self._field(name, self._schema.properties[name], tree, (at,), is_required=name in self._schema.required)
+
+    def fewest(self, name: str) -> int:
+        """Return how many items a list needs."""
+        kind, _ = self._without_null(cast("Node", self._schema.properties[name]))
+        return int(kind.get("minItems", 0))
 
     def _field(
         self, name: str, part: Any, tree: Json, steps: tuple[int, ...], within: str = "", *, is_required: bool,

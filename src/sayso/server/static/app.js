@@ -426,7 +426,7 @@ sayso.page((signal) => {
     if (box) box.open = true;
     if (fields.length) fields[0].focus();
   };
-  const choose = (number) => { const choice = one(`[data-choice="${number}"]`); if (choice) { choice.checked = true; choice.focus(); } };
+  const choose = (number) => { const choice = one(`[data-choice="${number}"]`); if (choice) { choice.click(); choice.focus(); } };
   const deeds = {
     j: () => go(1), k: () => go(-1), "?": openKeys, "/": () => focus("[data-search]"),
     x: () => {
@@ -525,7 +525,7 @@ sayso.page((signal) => {
       return;
     }
     if (event.key === "g") { prefix = Date.now(); return; }
-    if (/^[1-9]$/.test(event.key)) { choose(event.key); return; }
+    if (/^[1-9]$/.test(event.key)) { if (!event.repeat) choose(event.key); return; }
     const deed = deeds[event.key];
     if (!deed) return;
     event.preventDefault();
