@@ -127,6 +127,26 @@ def test_a_number_with_a_comma_is_refused_and_not_read_as_another_number(ada: Br
     assert edited.arguments["value"] == 49.0
 
 
+@pytest.mark.parametrize("kind", [float, Decimal])
+def test_a_number_that_the_pages_language_writes_for_another_one_is_refused(
+    ada: Browser, store: Store, kind: type[Any]
+) -> None:
+    request_id = held(gated(kind, []), kind("1.125")).confirmation_id
+    ada.headers["accept-language"] = "de"  # whose cards write 1.125,00
+    answer = ada.decide(request_id, "approve", f0="1.250")
+    assert "1250 oder 1.2500" in text_of(answer.text)
+    assert store.get(request_id).state is State.PENDING
+    assert ada.decide(request_id, "approve", f0="1.2500").status_code == 200
+    edited = store.get(request_id).edited
+    assert edited is not None
+    assert Decimal(str(edited.arguments["value"])) == Decimal("1.25")
+    same = held(gated(kind, []), kind("2.125")).confirmation_id
+    assert ada.decide(same, "approve", f0="2.125").status_code == 200, "as it was shown"
+    ada.headers["accept-language"] = "en"
+    other = held(gated(kind, []), kind("3.125")).confirmation_id
+    assert ada.decide(other, "approve", f0="1.250").status_code == 200
+
+
 def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
     ran: list[Any] = []
     login = gated(Any, ran)
@@ -674,6 +694,8 @@ def test_who_may_not_decide_is_told_why(app: Starlette, store: Store, clock: Clo
     refused = browser(app, "ada").decide(request_id, "approve")
     assert refused.status_code == 403
     assert "you need the role finance" in text_of(refused.text)
+    assert f"/r/{request_id}/claim" not in browser(app, "ada").get(f"/r/{request_id}").text
+    assert f"/r/{request_id}/claim" in browser(app, "kim", roles={"finance"}).get(f"/r/{request_id}").text
     with sayso.run("order", on_behalf_of=Reviewer("kim")):
         own = held(payer(), 5).confirmation_id
     assert browser(app, "kim").decide(own, "approve").status_code == 403

@@ -26,6 +26,7 @@ from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_field
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _GROUPED_NUMBER = re.compile(r"[-+]?[0-9.,' ]+")
+_ONE_GROUP = re.compile(r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}")
 _LONGEST_NAME = 400
 _UNCHANGED = object()
 _LEFT_OUT = object()
@@ -265,15 +266,31 @@ def _typed(widget: Widget, text: str) -> object:
             except ValueError as error:
                 raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
+            _must_be_clear(text.strip())
             return _read_number(text.strip())
         case _:
+            if widget.limits.get("inputmode") == "decimal":
+                _must_be_clear(text.strip())
             return text
+
+
+def _must_be_clear(text: str) -> None:
+    """Refuse a number that means another one to other people: 49,00 and 4,900, and 1.250 where a card writes 2.300,50.
+
+    Raises:
+        ValueError: With what to write instead.
+    """
+    if "," in text and _GROUPED_NUMBER.fullmatch(text):
+        raise ValueError(say("write a number with a point before its decimals and no other sign, such as 4900.50"))
+    if say("1,234.5")[1] == "." and _ONE_GROUP.fullmatch(text):
+        whole = text.replace(".", "")
+        raise ValueError(
+            say("%(text)s has two meanings here; write %(whole)s or %(part)s", text=text, whole=whole, part=f"{text}0")
+        )
 
 
 def _read_number(text: str) -> object:
     """Parse a number, because strict types refuse a text. Other text is returned as it is, for validation."""
-    if "," in text and _GROUPED_NUMBER.fullmatch(text):  # 49,00 and 4,900 mean other numbers to other people
-        raise ValueError(say("write a number with a point before its decimals and no other sign, such as 4900.50"))
     try:
         return canonical.strict_loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
     except ValueError:  # too many digits

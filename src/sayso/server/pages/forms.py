@@ -467,6 +467,8 @@ def _string(tree: Json, kind: Node) -> Widget | None:
     name = str(kind.get("x-sayso-type") or (kind.get("format") if kind.get("format") == "date" else "str"))
     # Not `maxlength`: browsers count UTF-16 units, so it would refuse texts that the function accepts.
     limits = {"data-longest": str(kind["maxLength"])} if isinstance(kind.get("maxLength"), int) else {}
+    if name == "decimal":
+        limits["inputmode"] = "decimal"
     if tree is None:
         return Widget("date" if name == "date" else "text", limits=limits)
     is_text = "x-sayso-type" not in kind or name == "str"

@@ -405,7 +405,7 @@ def _possible_actions(context: RequestContext, request: Request, reason: str | N
         "answer": is_pending and request.kind == "question",
         "cancel": request.state in {State.PENDING, State.APPROVED},
         "before_start": request.state is State.APPROVED and request.execution is None,
-        "claim": is_pending and claimed is None,
+        "claim": is_pending and claimed is None and reason is None,
         "assign": is_pending and (claimed is None or is_mine) and reason is None,
         "release": is_pending and is_mine,
         "take_over": is_pending and claimed is not None and not is_mine,
