@@ -64,8 +64,7 @@ APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs",
 # The measures that a page shows; the others are printed only.
 ON_A_PAGE = (
     MEMORY, DISK, PROCESSES, "decided in another process", "ask, decide and run on a server", "decided on a server",
-    "a new request on", "Postgres: one cycle at a time", "Postgres: bursts", "Postgres: decided on one server",
-    "one approval",
+    "a new request on", "Postgres: one cycle at a time", "Postgres: bursts", "one approval",
 )  # fmt: skip
 
 
