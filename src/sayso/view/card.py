@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, cast
 
 from sayso.model import canonical
@@ -148,6 +149,8 @@ _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long 
 TEXTS = (later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"))
 """The fields of a request with texts of its program."""
 _WORDS = (*TEXTS, "context")
+_TEXT_NAMES = ("run", "requester", "key", "risk", *_WORDS)
+_texts_of = attrgetter("run_id", "requester", "key", "risk", *_WORDS)
 _AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked
 
 
@@ -274,8 +277,7 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
 def cautions(request: Request) -> list[str]:
     """Return warnings about text in a request that could mislead a reader, one sentence each."""
     subject = request.subject
-    named: dict[str, Any] = {"run": request.run_id, "requester": str(request.requester)}
-    named |= {name: getattr(request, name) for name in ("key", "risk", *_WORDS)}
+    named = dict[str, Any](zip(_TEXT_NAMES, _texts_of(request), strict=True)) | {"requester": str(request.requester)}
     if isinstance(subject, Question):
         found = [say("the question %(what)s", what=what) for what in summary.warnings(subject.text)]
     else:
@@ -284,8 +286,12 @@ def cautions(request: Request) -> list[str]:
         # JSON in ASCII without escapes has nothing misleading. Lists look at hundreds of calls: this halves their time.
         if not (text.isascii() and text.isprintable()) or "\\" in text:
             found += [say("argument %(what)s", what=what) for what in summary.warnings(request.effective.shown)]
-        named |= {"function": subject.tool}
-    warned = [(name, what) for name, text in named.items() if text for what in summary.warnings(text)]
+        named["function"] = subject.tool
+    warned = [
+        (name, what)
+        for name, text in named.items() if text and not (type(text) is str and text.isascii() and text.isprintable())
+        for what in summary.warnings(text)
+    ]  # fmt: skip
     return found + [say("the %(name)s %(what)s", name=say(name), what=what) for name, what in warned]
 
 

@@ -280,6 +280,8 @@ def fields_of(tree: Json) -> dict[str, Json] | None:
     """
     if not isinstance(tree, dict):
         return None
+    if len(tree) != 1:  # as `tag_in` says, without a call: lists of requests ask this for each argument of each row
+        return tree
     match tag_in(tree):
         case None:
             return tree

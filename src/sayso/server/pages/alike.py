@@ -180,12 +180,13 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
     trees = [cast("Json", call.drawn) for call in calls]
     is_masked = any(call.masked is not None for call in calls)
     real: Sequence[Json] | None = [canonical.load(call.form) for call in calls] if is_masked else None
-    names = dict.fromkeys(name for tree in trees for name in fields_of(tree) or ())
+    rows = [fields_of(tree) or {} for tree in trees]
+    names = dict.fromkeys(chain.from_iterable(rows))
     if len(names) > _MOST_COLUMNS:
         return [Column(say("(all arguments)"), "argument", trees, real=real)]
     found = list[Column]()
     for name in names:
-        values = [(fields_of(tree) or {}).get(name, _ABSENT) for tree in trees]
+        values = [row.get(name, _ABSENT) for row in rows]
         whole, room = Column(_name(name), "argument", values, real=_below(real, name)), _MOST_COLUMNS - len(found)
         parts = list(islice(_parts(whole, 1), max(room, 0) + 1)) if name.isidentifier() else []
         found += parts if 0 < len(parts) <= room else [whole]
@@ -208,10 +209,12 @@ def _parts(column: Column, depth: int) -> Iterator[Column]:
     The class is a column of its own, because `Archive(path)` and `Delete(path)` have the same fields.
     """
     trees, path = column.trees, column.name
-    parts = [fields_of(tree) for tree in trees]
-    shapes = {(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}
-    names = dict.fromkeys(parts[0] or ()) if len(shapes) == 1 and depth < _DEEPEST else {}
+    names = (fields_of(trees[0]) or {}) if depth < _DEEPEST else {}
     if not 0 < len(names) <= _MOST_PARTS or not all(name.isidentifier() for name in names):
+        yield column
+        return
+    parts = [fields_of(tree) for tree in trees]
+    if len({(tag_in(tree), class_in(tree), *(part or ())) for tree, part in zip(trees, parts, strict=True)}) > 1:
         yield column
         return
     named = class_in(trees[0])
