@@ -82,6 +82,48 @@ def test_a_server_that_collects_garbage_leaves_out_what_stood_before_it() -> Non
         assert gc.get_freeze_count() > 10_000
 
 
+class Loop:
+    """Answers with the module of the event loop that it runs in."""
+
+    async def __call__(self, _: Any, __: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": type(asyncio.get_running_loop()).__module__.encode()})
+
+
+def test_a_server_runs_on_uvloop_but_for_tls_whose_handshake_must_end_in_time() -> None:
+    with limited(Loop(), Limits()) as port, closing(connected(port, WHOLE)) as connection:
+        assert b"uvloop" in answer(connection)
+    assert config(Loop(), Limits(), ssl_certfile="cert.pem").loop == "asyncio"
+    gc.unfreeze()
+
+
+class Told:
+    """Waits in the answer to its first request until the peer is gone.
+
+    Attributes:
+        messages: What it was told.
+        is_asked, ended: Set when it begins, and when it was told.
+    """
+
+    def __init__(self) -> None:
+        self.messages, self.is_asked, self.ended = list[str](), threading.Event(), threading.Event()
+
+    async def __call__(self, _: Any, receive: Any, __: Any) -> None:
+        self.messages.append((await receive())["type"])
+        self.is_asked.set()
+        self.messages.append((await receive())["type"])
+        self.ended.set()
+
+
+def test_a_request_with_others_behind_it_is_told_that_its_peer_is_gone() -> None:
+    app = Told()
+    with limited(app, Limits()) as port:
+        with closing(connected(port, 3 * WHOLE)):
+            assert app.is_asked.wait(PATIENCE)
+        assert app.ended.wait(PATIENCE)
+    assert app.messages == ["http.request", "http.disconnect"]
+
+
 def test_a_header_that_does_not_come_whole_ends_the_connection(memory: Store) -> None:
     with limited(create_app(memory), Limits(header=0.2)) as port:
         for sent in (b"", b"GET", HALF):

@@ -256,7 +256,10 @@ class _Limited(HttpToolsProtocol):
     """uvicorn's protocol of one connection, with the limits."""
 
     # Slots, because an attribute dictionary of more than 30 entries costs 1.2 KB more per connection.
-    __slots__ = ("_ends", "_gone", "_head", "_is_in_head", "_limits", "_reading", "_rests_until", "_timer", "_waiting")
+    __slots__ = (
+        "_ends", "_gone", "_head", "_is_in_head", "_limits", "_reading", "_rests_until", "_running", "_timer",
+        "_waiting",
+    )  # fmt: skip
 
     def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
         super().__init__(**given)
@@ -266,6 +269,7 @@ class _Limited(HttpToolsProtocol):
         self._rests_until = math.inf  # when it is closed; never once a byte of the next request has arrived
         self._reading: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._running: Any = None  # uvicorn's cycle of the request that is being answered; `cycle` is the newest one
         self._head, self._is_in_head = 0, True  # bytes of an incomplete header
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -290,6 +294,8 @@ class _Limited(HttpToolsProtocol):
         scope = cast("dict[str, Any]", self.scope)
         scope[GONE], scope[ANSWER] = self._gone, self._answer
         super().on_headers_complete()
+        if not self.pipeline:
+            self._running = self.cycle
         _slim(self.cycle.message_event)
         self._is_in_head = False
 
@@ -333,6 +339,10 @@ class _Limited(HttpToolsProtocol):
         self._end_timer()
         self._is_read()
         super().connection_lost(exc)
+        if self._running is not None and self._running is not self.cycle:
+            # uvicorn tells only the newest of pipelined requests, and uvloop refuses what another one writes now.
+            self._running.disconnected = True
+            self._running.message_event.set()
         self._end_waits()
         if self.scope is not None:  # pyright: ignore[reportUnnecessaryComparison]
             cast("dict[str, Any]", self.scope).pop(ANSWER, None)  # a reference cycle
@@ -348,6 +358,8 @@ class _Limited(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
+            if self.pipeline:
+                self._running = self.pipeline[-1][0]
             super().on_response_complete()
             if self.transport.is_closing():
                 self._must_be_read()
@@ -440,8 +452,8 @@ def config(app: Any, limits: Limits, **options: Any) -> Config:
     # asyncio allows a minute for a TLS handshake, and uvicorn does not pass its argument for that on.
     constants.SSL_HANDSHAKE_TIMEOUT = limits.header
     http: Any = partial(_Limited, limits, dict[_Limited, None]())  # uvicorn calls it like a class
-    # Not uvloop: it saves less than 10 % per request, and raises on a write after the close, which asyncio ignores.
-    return Config(app, http=http, ws="none", loop="asyncio", backlog=_BACKLOG, **options)
+    loop = "asyncio" if options.get("ssl_certfile") else "auto"  # uvloop has a timeout of its own for a TLS handshake
+    return Config(app, http=http, ws="none", loop=loop, backlog=_BACKLOG, **options)
 
 
 MAX_BODY = 2_000_000
