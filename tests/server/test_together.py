@@ -322,6 +322,29 @@ def test_a_request_is_assigned_to_a_colleague_and_the_next_one_opens(
     assert store.get(first).state is State.APPROVED
 
 
+def test_lists_say_who_else_is_at_a_request_and_which_role_a_reader_lacks(app: Starlette, ada: Browser) -> None:
+    bob = browser(app, "bob", roles={"finance"})
+    roles = held(payer(roles={"finance", "law"}), 1).confirmation_id
+    votes, claimed, mine, plain = (held(payer(quorum=2 if n == 2 else 1), n).confirmation_id for n in (2, 3, 4, 5))
+    bob.decide(votes, "approve")
+    bob.decide(claimed, "claim")
+    ada.decide(mine, "claim")
+
+    def beside(who: Browser) -> dict[str, str]:
+        found = re.findall(r'href="/r/(rq_\w+)[^>]*data-queued>(.*?)</a>', who.get(f"/r/{plain}").text)
+        return {one: text_of(line) for one, line in found}
+
+    for who, lacks in ((ada, True), (bob, False)):
+        assert ("needs the role finance or law" in text_of(who.get("/?fold=no").text)) is lacks
+        assert ("needs the role finance or law" in beside(who)[roles]) is lacks
+    lines = beside(ada)
+    assert ("1 of 2 approvals" in lines[votes], "claimed by bob" in lines[claimed]) == (True, True)
+    assert not any(word in lines[one] for one in (mine, plain) for word in ("claimed", "approvals", "role"))
+    for number in range(3):  # a group of calls says it if each of them lacks it
+        held(payer(roles={"ops"}, risk="low"), number)
+    assert text_of(ada.get("/").text).count("needs the role ops") == 1
+
+
 def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     app: Starlette, store: Store, clock: Clock
 ) -> None:

@@ -28,9 +28,10 @@ from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
+from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape, say
 from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
-from sayso.server.pages.rendering import facts, risk_of, run_name
+from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
 from sayso.view import card
 from sayso.view.summary import name_of, time_left
@@ -472,11 +473,13 @@ def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
 # -- one row of a list ---------------------------------------------------------------------------------------------
 
 
-def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str] = ()) -> dict[str, Any]:
+def folded_row(
+    requests: Sequence[Request], now: datetime, to_me: Collection[str] = (), reader: Reviewer | None = None
+) -> dict[str, Any]:
     """Return alike calls as one row of a list; `to_me` are the requests with a comment that mentions the reader."""
     first = min(requests, key=lambda request: request.created_at)
     ends = min(request.expires_at for request in requests)
-    risk, level = risk_of(first)
+    (risk, level), lacks = risk_of(first), missing_roles(first, reader)
     warned = [bool(card.cautions(request)) for request in requests]  # whether something may deceive the eye
     columns = _arguments(requests)
     notes = [_notes(column) for column in columns if not column.is_common]
@@ -486,6 +489,7 @@ def folded_row(requests: Sequence[Request], now: datetime, to_me: Collection[str
         "requester": name_of(first.requester, 30), "at": clock.written(first.created_at),
         "asked": ago(first.created_at, now), "expires": clock.written(ends), "left": time_left(ends, now),
         "is_to_me": any(request.id in to_me for request in requests), "warns": any(warned),
+        "lacks": lacks if all(missing_roles(one, reader) == lacks for one in requests) else "",
         "odd": sum(any(of_one) for of_one in zip(warned, *notes, strict=True)),  # how many stand out
     }  # fmt: skip
 

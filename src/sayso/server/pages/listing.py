@@ -171,13 +171,16 @@ def inbox(context: RequestContext) -> Response:
     """Show the open requests: unknown outcomes, then pending ones, high risks first, then others; each oldest first."""
     listing, now = _listing(context, OPEN, fold=True), clock.now()
     alone = [group[0] for group in listing.groups if len(group) == 1]
-    rows, to_me = rows_of(context.review, alone, now), context.review.mentions()
+    rows, to_me = rows_of(context.review, alone, now, context.reviewer), context.review.mentions()
     by_id = {row.id: row for row in rows}
     return render(
         context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS, views=views_of(context),
         has_snoozed=bool(context.review.snoozed()) and not listing.asked["snoozed"],
         voted=0 if listing.asked["voted"] else len(context.approved),
-        rows=[by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me) for group in listing.groups],
+        rows=[
+            by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me, context.reviewer)
+            for group in listing.groups
+        ],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
 

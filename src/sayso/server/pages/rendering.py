@@ -38,7 +38,7 @@ from sayso.model.duration import ago
 from sayso.model.ids import is_random
 from sayso.model.rendering import value, word
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Delegation
+from sayso.model.reviewer import Delegation, Reviewer
 from sayso.model.text import escape, isolated, later, say, spoken
 from sayso.reviews import Review
 from sayso.server.context import RequestContext, accepts_gzip, path_to
@@ -242,6 +242,7 @@ class Row(NamedTuple):
         program_gone: Whether its program has ended, so that nobody waits for the decision.
         away: Until when the person who claimed it is away, and who stands in; empty if they are not away.
         is_to_me: Whether a comment on it mentions the reader.
+        lacks: The roles of which the reader would need one to decide it; empty if they have it.
     """
 
     id: str
@@ -270,11 +271,12 @@ class Row(NamedTuple):
     warns: bool
     program_gone: bool
     is_to_me: bool
+    lacks: str
 
 
 def row_of(
     request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False,
-    away: Sequence[Delegation] = (),
+    away: Sequence[Delegation] = (), reader: Reviewer | None = None,
 ) -> Row:  # fmt: skip
     """Return a request as a row of a list. The keyword arguments are facts that the request itself does not have."""
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
@@ -293,8 +295,15 @@ def row_of(
         expires=clock.written(request.expires_at) if is_pending else "",
         left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
         fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
-        is_to_me=is_to_me,
+        is_to_me=is_to_me, lacks=missing_roles(request, reader),
     )  # fmt: skip
+
+
+def missing_roles(request: Request, reader: Reviewer | None) -> str:
+    """Return the roles of which a reader would need one to decide a pending request; empty if they have it."""
+    if reader is None or request.state is not State.PENDING or request.admits(reader.identity, reader.roles):
+        return ""
+    return say(" or ").join(token(role, 30) for role in sorted(request.quorum.roles))
 
 
 def parts_of(request: Request) -> tuple[str, str]:
@@ -329,13 +338,16 @@ def run_name(run_id: str) -> str:
     return short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM)
 
 
-def rows_of(review: Review, requests: list[Request], now: datetime) -> list[Row]:
-    """Return requests as rows; texts and arguments of similar ones are shown from where they differ."""
+def rows_of(review: Review, requests: list[Request], now: datetime, reader: Reviewer | None = None) -> list[Row]:
+    """Return requests as rows for a reader; texts and arguments of similar ones are shown from where they differ."""
     to_me, away = review.mentions(), review.delegations()
     rows = [
-        row_of(request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away)
+        row_of(
+            request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away,
+            reader=reader,
+        )
         for request in requests
-    ]
+    ]  # fmt: skip
     if not any(_CUT in row.headline or _CUT in row.says for row in rows):
         return rows
     words, arguments = words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30)

@@ -38,7 +38,7 @@ from sayso.server.pages.arguments import Argument, Difference, arguments_of, dif
 from sayso.server.pages.edits import colleagues
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import facts, parts_of, pending_count, render, risk_of, row_of, told
+from sayso.server.pages.rendering import facts, missing_roles, parts_of, pending_count, render, risk_of, row_of, told
 from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -263,7 +263,7 @@ def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
     words, arguments = words_apart(shown, _LINE_ROOM), arguments_apart(shown, _LINE_ROOM, equal=False)
     return {
         "rows": [
-            (one.id, parts_of(one)[0], theirs or ours or name_of(one.requester, 30), *risk_of(one))
+            (one.id, parts_of(one)[0], theirs or ours or name_of(one.requester, 30), _mark(context, one), *risk_of(one))
             for one, theirs, ours in zip(shown, words, arguments, strict=True)
         ],
         "asked": listing.here,  # the filters of the inbox from which it was opened, and where it was
@@ -271,6 +271,17 @@ def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
         "place": place,  # such as `3 of 20`
         "after": next(mine, ""),  # the request to open after this one is decided
     }
+
+
+def _mark(context: RequestContext, request: Request) -> str:
+    """Return who else is at a pending request, or who must be: one line for the list beside another one."""
+    lacks, count = missing_roles(request, context.reviewer), request.quorum.count
+    if lacks:
+        return say("needs the role %(roles)s", roles=lacks)
+    if request.claimed_by is not None and not context.has(request):
+        return say("claimed by %(by)s", by=name_of(request.claimed_by, 30))
+    given = count - request.missing_votes
+    return say("%(given)s of %(count)s approvals", given=given, count=count) if count > 1 else ""
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
