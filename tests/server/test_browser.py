@@ -476,6 +476,22 @@ def test_a_no_asks_for_its_reason_first_and_ctrl_enter_there_is_a_no(surf: Surf)
         assert (stands(request_id).state, decision and decision.comment) == (state, "a better reason")
 
 
+def test_what_is_sent_back_by_the_mouse_asks_what_should_be_different_on_the_same_page(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    back, note = page.get_by_role("button", name="Send back"), page.locator("#note")
+    expect(back).to_be_enabled()
+    for _ in range(2):  # however often: what it needs is words
+        back.click()
+        expect(note).to_be_focused()
+        expect(note).to_have_attribute("placeholder", "What should be different?")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    assert stands(request_id).state is State.PENDING
+    page.keyboard.type("half of it")
+    back.click()
+    state_is(page, "feedback")
+
+
 def test_whatever_is_announced_above_it_the_call_keeps_its_place_while_a_note_is_written(surf: Surf) -> None:
     request_id = held(taking({f"text{at}": str for at in range(12)}, []), *["long"] * 12)
     page = surf.page(request_id, viewport={"width": 1280, "height": 800})

@@ -391,17 +391,18 @@ sayso.page((signal) => {
     if (button) button.classList.add("aimed");
     note.placeholder = words;
   };
-  // A click does the same: the first one focuses the note, the next one rejects.
+  // A click does the same: the first one focuses the note, the next one rejects. What is sent back needs a note.
   const whyNot = say("Why? Press Reject again, or Ctrl+Enter, to reject it");
   document.addEventListener("click", (event) => {
-    const button = event.target.closest('[data-key="r"]');
+    const button = event.target.closest('[data-key="r"], [data-key="f"]');
     if (!button || !event.isTrusted || !note || note.value.trim()) return;
-    const isAimed = button.classList.contains("aimed");
-    if (isAimed && !("soonLive" in button.dataset)) return;
+    const isAimed = button.classList.contains("aimed"), isBack = button.dataset.key === "f";
+    if (isAimed && !isBack && !("soonLive" in button.dataset)) return;
     event.preventDefault();
-    aim(button, say("Why? Press Reject again to reject it"));  // short, for the one line of a phone
+    // Short, for the one line of a phone.
+    aim(button, isBack ? say("What should be different?") : say("Why? Press Reject again to reject it"));
     reach(note);
-    if (isAimed) return;  // ignore the second click of a double click
+    if (isAimed || isBack) return;  // ignore the second click of a double click
     button.dataset.soonLive = "";
     setTimeout(() => { delete button.dataset.soonLive; }, 500);
   }, { signal });
