@@ -241,14 +241,33 @@ def update_values(
 
 def asked_values(request: Request) -> tuple[Any, ...]:
     """Return the values of `ASKED_COLUMNS`, unencrypted."""
-    subject, request_id = request.subject, request.id
+    subject, requester, quorum = request.subject, request.requester, request.quorum
     if isinstance(subject, Call):
         tool, name, form, masked = subject.tool, subject.name, subject.form, subject.masked
     else:
         tool, name, form, masked = "", "", dumps({"text": subject.text}), None
+    fields: dict[str, Any] = {
+        "requester": (requester.issuer, requester.subject),
+        "window": request.approval_window // MICROSECOND,
+        "schema_id": schema_id(subject.schema),
+    }
+    if request.on_behalf_of is not None:
+        fields["on_behalf_of"] = request.on_behalf_of.issuer, request.on_behalf_of.subject
+    if request.also_for:
+        fields["also_for"] = [(person.issuer, person.subject) for person in request.also_for]
+    if quorum.count != 1 or quorum.roles:
+        fields["quorum"] = [quorum.count, *sorted(quorum.roles)]
+    if request.purged_at is not None:
+        fields["purged"] = microseconds(request.purged_at)
+    if request.escalation is not None:
+        after, roles, people = request.escalation.after, request.escalation.roles, request.escalation.people
+        people = [(person.issuer, person.subject) for person in people]
+        fields["escalation"] = [after // MICROSECOND, sorted(roles), people]
+    plain = zip(_PLAIN, _PLAIN_VALUES(request), strict=True)
+    fields |= {name: value for name, value in plain if value or type(value) in _KEPT_EMPTY}
     return (
-        request_id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        search_text(request), (request.created_at - EPOCH) // MICROSECOND, _asked_text(request), form, masked,
+        request.id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
+        search_text(request), (request.created_at - EPOCH) // MICROSECOND, dumps(fields), form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
@@ -349,31 +368,6 @@ def sealed_search(request_id: str, run_id: str, tool: str) -> str:
     return f"{request_id}\n{run_id}\n{tool}".casefold()
 
 
-def _asked_text(request: Request) -> str:
-    quorum = request.quorum
-    requester = request.requester
-    fields: dict[str, Any] = {
-        "requester": (requester.issuer, requester.subject),
-        "window": request.approval_window // MICROSECOND,
-        "schema_id": schema_id(request.subject.schema),
-    }
-    if request.on_behalf_of is not None:
-        fields["on_behalf_of"] = request.on_behalf_of.issuer, request.on_behalf_of.subject
-    if request.also_for:
-        fields["also_for"] = [(person.issuer, person.subject) for person in request.also_for]
-    if quorum.count != 1 or quorum.roles:
-        fields["quorum"] = [quorum.count, *sorted(quorum.roles)]
-    if request.purged_at is not None:
-        fields["purged"] = microseconds(request.purged_at)
-    if request.escalation is not None:
-        after, roles, people = request.escalation.after, request.escalation.roles, request.escalation.people
-        people = [(person.issuer, person.subject) for person in people]
-        fields["escalation"] = [after // MICROSECOND, sorted(roles), people]
-    plain = zip(_PLAIN, _PLAIN_VALUES(request), strict=True)
-    fields |= {name: value for name, value in plain if value or type(value) in _KEPT_EMPTY}
-    return dumps(fields)
-
-
 _identity = lru_cache(maxsize=1024)(Identity)  # cached, because a long list names the same few people and programs
 
 
@@ -389,14 +383,6 @@ def _decision(packed: list[Any]) -> Decision:
     if len(more) == 3:
         more[2] = timedelta(microseconds=more[2])
     return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *more)
-
-
-def _execution(packed: list[Any]) -> Execution:
-    token, worker, attempt, started, finished, result, error, resolved, *more = packed
-    return Execution(
-        token, worker, attempt, instant(started), None if finished is None else instant(finished), result, error,
-        None if resolved is None else Identity(*resolved), *more,
-    )  # fmt: skip
 
 
 @lru_cache(maxsize=256)
@@ -440,6 +426,12 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         after, roles, people = asked["escalation"]
         people = tuple(Identity(*person) for person in people)
         escalation = Escalation(timedelta(microseconds=after), frozenset(roles), people)
+    edited, packed = None, progress.get("edited")
+    if packed is not None and isinstance(subject, Call):
+        changed, masked, digest = packed
+        if type(changed) is not str or type(masked) not in {str, type(None)} or type(digest) is not str:
+            raise TypeError("an edit of another type than is written")
+        edited = Call(row.tool, row.name, changed, masked, digest, text, row.schema_digest)
     needed: list[Any] = asked.get("quorum") or [1]
     plain = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
     plain["redact"], plain["channels"] = tuple(plain["redact"]), tuple(plain["channels"])
@@ -460,7 +452,7 @@ def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         escalation=escalation,
         state=State(row.state),
         holds=row.holds is not None,
-        edited=_edited(row, progress.get("edited"), subject),
+        edited=edited,
         purged_at=instant(asked["purged"]) if "purged" in asked else None,
         **plain,
         **_progressed(progress),
@@ -474,10 +466,17 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     if "earlier" in progress and decision is not None:
         votes.append(decision)
     claimed, ends, escalated = progress.get("claimed"), progress.get("approval_ends"), progress.get("escalated")
+    execution = None
+    if "execution" in progress:
+        token, worker, attempt, started, finished, result, error, resolved, *more = progress["execution"]
+        execution = Execution(
+            token, worker, attempt, instant(started), None if finished is None else instant(finished), result, error,
+            None if resolved is None else Identity(*resolved), *more,
+        )  # fmt: skip
     return {
         "expires_at": instant(progress["ends"]),
         "returned": progress.get("returned"),
-        "execution": _execution(progress["execution"]) if "execution" in progress else None,
+        "execution": execution,
         "votes": tuple(votes),
         "decision": decision,
         "claimed_by": None if claimed is None else Identity(*claimed[:2]),
@@ -487,22 +486,13 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _edited(row: Row, packed: list[Any] | None, subject: Call | Question) -> Call | None:
-    if packed is None or not isinstance(subject, Call):
-        return None
-    form, masked, digest = packed
-    if type(form) is not str or type(masked) not in {str, type(None)} or type(digest) is not str:
-        raise TypeError("an edit of another type than is written")
-    return Call(row.tool, row.name, form, masked, digest, subject.schema, row.schema_digest)
-
-
 _PROGRESS_WORDS = {state: state.value for state in State}  # plain str: SQLite's driver is slow with subclasses
 
 
-def _progress_values(request: Request) -> tuple[Any, ...]:
+def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR0912  one field after the other
     """Return the values of `PROGRESS_COLUMNS`, unencrypted."""
     state, claimed_by, decision, votes = request.state, request.claimed_by, request.decision, request.votes
-    ends, approval_ends = (request.expires_at - EPOCH) // MICROSECOND, None
+    execution, ends, approval_ends = request.execution, (request.expires_at - EPOCH) // MICROSECOND, None
     fields: dict[str, Any] = {"ends": ends}
     if votes and votes[-1] is not decision:
         fields["votes"] = [_packed(vote) for vote in votes]
@@ -520,8 +510,17 @@ def _progress_values(request: Request) -> tuple[Any, ...]:
         fields["returned"] = request.returned
     if request.edited is not None:
         fields["edited"] = request.edited.form, request.edited.masked, request.edited.digest
-    if request.execution is not None:
-        fields["execution"] = _execution_values(request.execution)
+    if execution is not None:
+        ended, resolver, more = execution.finished_at, execution.resolved_by, ()
+        if execution.kept is not None or execution.not_kept is not None:
+            more = execution.stopped, execution.kept, execution.not_kept
+        elif execution.stopped:
+            more = (execution.stopped,)
+        fields["execution"] = (
+            execution.token, execution.worker, execution.attempt, (execution.started_at - EPOCH) // MICROSECOND,
+            None if ended is None else (ended - EPOCH) // MICROSECOND, execution.result, execution.error,
+            None if resolver is None else (resolver.issuer, resolver.subject), *more,
+        )  # fmt: skip
     return (
         1 if request.holds else None,
         _PROGRESS_WORDS[state],
@@ -544,17 +543,4 @@ def _packed(decision: Decision) -> tuple[Any, ...]:
     return (
         decision.verb, by.issuer, by.subject, (decision.at - EPOCH) // MICROSECOND, decision.channel, decision.comment,
         decision.fingerprint, decision.edited, decision.answer, *more,
-    )  # fmt: skip
-
-
-def _execution_values(execution: Execution) -> tuple[Any, ...]:
-    ended, by, more = execution.finished_at, execution.resolved_by, ()
-    if execution.kept is not None or execution.not_kept is not None:
-        more = execution.stopped, execution.kept, execution.not_kept
-    elif execution.stopped:
-        more = (execution.stopped,)
-    return (
-        execution.token, execution.worker, execution.attempt, (execution.started_at - EPOCH) // MICROSECOND,
-        None if ended is None else (ended - EPOCH) // MICROSECOND, execution.result, execution.error,
-        None if by is None else (by.issuer, by.subject), *more,
     )  # fmt: skip
