@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from sayso import errors
 from sayso.model.journal import Anchor, Head
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, anchor_of
@@ -29,7 +29,9 @@ from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_plac
 from sayso.stores.sqlite_transaction import (
     ENTRY_COLUMNS,
     JOURNAL_TRIGGERS,
+    NOBODY,
     SELECTS,
+    VERSION,
     WIDTH,
     RowCache,
     SingleStatement,
@@ -169,12 +171,12 @@ class SqliteStore(Watched, SqlStore):
             if self._write_lock.acquire(timeout=BUSY):
                 try:
                     connection = self._writer()
-                    return 2 * (connection.number + self._file_version())
+                    return 2 * (connection.number + int(connection.execute(VERSION).fetchone()[0]))
                 finally:
                     self._write_lock.release()
             with self._read_lock:
                 connection = self._reader()
-                return 2 * (connection.number + int(connection.execute("PRAGMA data_version").fetchone()[0])) + 1
+                return 2 * (connection.number + int(connection.execute(VERSION).fetchone()[0])) + 1
         except DATABASE_ERRORS as error:
             raise fault(error, self._path) from error
 
@@ -340,19 +342,19 @@ class SqliteStore(Watched, SqlStore):
 
     def find(self, fingerprint: str) -> Request | None:
         if self._write_lock.acquire(blocking=False):
+            cache = self._cache
             try:  # an approval last seen here is used unread: its start compares the row and the journal
-                known = self._cache.approved(fingerprint, self._file_version)
+                request_id, seen = cache.holders.get(fingerprint, NOBODY)
+                known = cache.rows.get(request_id)
+                if known is not None and known.request.state is State.APPROVED:
+                    cache.version = int(self._writer().execute(VERSION).fetchone()[0])
+                    if seen == cache.version:  # nobody else has written to the file since
+                        return known.request
+            except DATABASE_ERRORS as error:
+                raise fault(error, self._path) from error
             finally:
                 self._write_lock.release()
-            if known is not None:
-                return known
         return super().find(fingerprint)
-
-    def _file_version(self) -> int:
-        try:
-            return int(self._writer().execute("PRAGMA data_version").fetchone()[0])
-        except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from sayso import errors
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
-from sayso.model.request import Request, State
+from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal
@@ -52,7 +52,8 @@ _UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXI
 )"""
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_REMEMBERED, _NOBODY = 512, ("", 0)
+VERSION = "PRAGMA data_version"  # the number changes with a commit by another connection
+NOBODY, _REMEMBERED = ("", 0), 512
 
 # Temporary triggers: somebody with access to the file could remove stored ones, and these write the journal.
 JOURNAL_TRIGGERS = tuple(
@@ -165,7 +166,7 @@ class RowCache:
         self.rows[request.id] = read
         if request.holds:
             self.holders[request.fingerprint] = request.id, self.version
-        elif self.holders.get(request.fingerprint, _NOBODY)[0] == request.id:
+        elif self.holders.get(request.fingerprint, NOBODY)[0] == request.id:
             del self.holders[request.fingerprint]
         if is_certain:
             if len(self.certain) >= _REMEMBERED:
@@ -176,15 +177,6 @@ class RowCache:
         """Forget what a transaction wrote that was not committed: the ends of chains, and rows."""
         self.heads.clear()
         self.certain.clear()
-
-    def approved(self, fingerprint: str, version: Callable[[], int]) -> Request | None:
-        """Return the approved request that holds a fingerprint, if nobody else has written to the file since."""
-        request_id, seen = self.holders.get(fingerprint, _NOBODY)
-        known = self.rows.get(request_id)
-        if known is None or known.request.state is not State.APPROVED:
-            return None
-        self.version = version()
-        return known.request if seen == self.version else None
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a committed transaction wrote."""
@@ -239,7 +231,7 @@ class SqliteTransaction(SqlTransaction):
         """
         cache = self._cache
         if not self._is_certain:
-            version = int(self._execute("PRAGMA data_version").fetchone()[0])
+            version = int(self._execute(VERSION).fetchone()[0])
             if version != cache.certain_at:
                 cache.certain.clear()
                 cache.certain_at = version
