@@ -226,8 +226,7 @@ def clear_confirmation(confirmation_id: str) -> None:
 
     A running call is not affected.
     """
-    for here in scope.current().lineage():
-        here.forget(confirmation_id)
+    scope.current().forget(confirmation_id)
     store = config.store_with(confirmation_id)
     if store is not None:
         store.withdraw(confirmation_id, scope.requester())

@@ -103,8 +103,7 @@ class Asking:
         except SchemaError as error:
             yield StoreCall(store.withdraw, request.id, requester())
             raise InvalidAnswerError(request.id, error.problems, still_waits=False) from None
-        for known in self._here.lineage():
-            known.forget(request.id)
+        self._here.forget(request.id)
         # Several tasks of the run may have asked this at once; all of them get this one answer.
         heard = self._here.occasions.get(self._occasion, 0)
         self._here.occasions[self._occasion] = max(heard, self._number + 1)

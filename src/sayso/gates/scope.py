@@ -193,22 +193,16 @@ class Scope:
             scope = scope.parent
 
     def forget(self, request_id: str) -> None:
-        """Forget a request that was executed or cleared."""
-        self.raised.pop(request_id, None)
-        self.responses.pop(request_id, None)
-        for known in (self.adopted, self.open_calls):
-            if request_id in known.values():
-                for digest in [digest for digest, found in known.items() if found == request_id]:
-                    del known[digest]
-
-    def executed(self, request: Request, attempt: Attempt) -> None:
-        """Record that an approved call of this run was made; a remaining retry counts in this run only."""
-        known: Scope | None = self
-        while known is not None:
-            known.forget(request.id)
-            known = known.parent
-        if attempt.raised is not None and self.owner is not None:
-            self.open_calls[request.call.digest] = request.id  # a retry may be left, or the outcome is unknown
+        """Forget a request that was executed or cleared, in this scope and in those of its parents."""
+        scope: Scope | None = self
+        while scope is not None:
+            scope.raised.pop(request_id, None)
+            scope.responses.pop(request_id, None)
+            for known in (scope.adopted, scope.open_calls):
+                if request_id in known.values():
+                    for digest in [digest for digest, found in known.items() if found == request_id]:
+                        del known[digest]
+            scope = scope.parent
 
     def end(self, reason: str) -> None:
         """End every wait that began in this run, in any thread; its calls can no longer start."""

@@ -312,9 +312,11 @@ class Waiter(Caller):
         return self._withdrawn <= _MOST_WITHDRAWN
 
     def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
-        """Record in the run that the call was made."""
+        """Record in the run that the call was made; a remaining retry counts in this run only."""
         yield from ()
-        self.run.executed(request, attempt)
+        self.run.forget(request.id)
+        if attempt.raised is not None and self.run.owner is not None:
+            self.run.open_calls[request.subject.digest] = request.id  # a retry may be left, or its outcome is unknown
 
     def close(self) -> None:
         """Stop waiting and listening."""

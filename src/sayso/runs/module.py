@@ -527,8 +527,7 @@ def _noted(resume_state: Any, user_response: Response = None) -> Generator[tuple
     except ConfirmationRequired as error:
         signal = error
     if isinstance(saved, ConfirmationRequired):
-        for known in here.lineage():
-            known.forget(saved.confirmation_id)
+        here.forget(saved.confirmation_id)
     if signal is not None:
         here.raised[signal.confirmation_id] = None
         raise signal
