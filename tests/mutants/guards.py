@@ -456,7 +456,7 @@ MUTANTS = [
     ),
     Mutant(
         "a start looks whether starts are stopped", "stores/program.py",
-        "        must_not_be_stopped(tx, request)\n", "",
+        "if stop is not None:", "if False:",
         "stores/test_contract.py::TestMemory::test_a_stop_blocks_what_was_approved_until_starts_go_on",
     ),
     Mutant(

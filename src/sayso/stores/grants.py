@@ -149,13 +149,6 @@ def _end(tx: Transaction, grant: Grant, event: str, by: Identity, channel: str, 
 # -- in the transaction of `start` ---------------------------------------------------------------------------------
 
 
-def must_not_be_stopped(tx: Transaction, request: Request) -> None:
-    """Raise `StoppedError` if every start is blocked."""
-    stop = _stop_in(tx)
-    if stop is not None:
-        raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
-
-
 def take(tx: Transaction, request: Request, under: str, now: datetime) -> None:
     """Charge the start of a call to the grant or the budgets that approved it (see `Decision.under`).
 
@@ -405,7 +398,7 @@ class GrantVerbs(RecordVerbs):
     @verb
     def stop(tx: Transaction, by: Identity, *, channel: str, reason: str | None = None) -> Stop:
         """In one transaction, block every start; if they are already blocked, return that earlier stop."""
-        stop = _stop_in(tx)
+        stop = stop_in(tx)
         if stop is not None:
             return stop
         stop = Stop(by, tx.now(), reason)
@@ -416,7 +409,7 @@ class GrantVerbs(RecordVerbs):
     @verb
     def go(tx: Transaction, by: Identity, *, channel: str, reason: str | None = None) -> bool:
         """In one transaction, allow starts again; return whether they were blocked."""
-        if _stop_in(tx) is None:
+        if stop_in(tx) is None:
             return False
         transaction.drop_if_there(tx, STOP, STOP)
         tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
@@ -461,7 +454,7 @@ def _agree(tx: Transaction, grant: Grant, grantor: Grantor) -> Grant:
     return grant
 
 
-def _stop_in(tx: Transaction) -> Stop | None:
+def stop_in(tx: Transaction) -> Stop | None:
     """Return the stop from its record, or from the journal if the record was deleted."""
     row = tx.find_record(STOP, STOP)
     if row is not None:

@@ -20,7 +20,7 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.stores import processes, transaction
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
-from sayso.stores.grants import approved_at_once, give_back, must_not_be_stopped, take
+from sayso.stores.grants import approved_at_once, give_back, stop_in, take
 from sayso.stores.transaction import Record, Transaction, changed, changed_if_any, row_of, save, update, verb
 
 T = TypeVar("T")
@@ -428,7 +428,9 @@ def _started(
         # Read in this transaction, so that of two starts of one effect the second sees the first.
         same = () if request.effect is None else tx.with_effect(request.effect)
         started = lifecycle.start(request, worker=by, token=token, now=now, same_effect=same, seen=seen)
-        must_not_be_stopped(tx, request)
+        stop = stop_in(tx)
+        if stop is not None:
+            raise errors.StoppedError(request.id, by=str(stop.by), at=stop.at, reason=stop.reason)
         if request.decision is not None and request.decision.under is not None:
             take(tx, request, request.decision.under, now)
             started.detail["grant"] = request.decision.under
