@@ -19,7 +19,6 @@ from sayso.gates.hooks import (
     ask_verify,
     effect_of,
     facts_of,
-    has_no_hooks,
     is_as_shown,
     key_of,
     masked_call,
@@ -289,7 +288,10 @@ def find_or_ask(
         wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
     own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
     is_own = wanted.key is None and wanted.pool is None and len(wanted.run_ids) == 1 and digest not in wanted.adopted
-    asks_first = is_own and caller.finds and store.asks_first(own) and has_no_hooks(gate, verdict)
+    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
+    # Without hooks, creating a request in vain has no side effect.
+    has_hooks = any(map(callable, (gate.context, prompt, gate.title, gate.summary, gate.effect)))
+    asks_first = is_own and caller.finds and not has_hooks and store.asks_first(own)
     while True:
         found = None if asks_first else (yield from _find(gate, store, digest, own, wanted, caller))
         is_new = False

@@ -353,12 +353,6 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
     return (yield from _filled(gate, gate.option_name("prompt"), prompt, arguments, is_name=False))
 
 
-def has_no_hooks(gate: Gate, verdict: Verdict) -> bool:
-    """Return whether a request of this gate needs no hook, so that creating one in vain has no side effect."""
-    prompt = gate.prompt if verdict.prompt is None else verdict.prompt
-    return not any(map(callable, (gate.context, prompt, gate.title, gate.summary, gate.effect)))
-
-
 def facts_of(
     gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
 ) -> Effects[dict[str, Any]]:  # fmt: skip
