@@ -71,9 +71,10 @@ class Call:
     @property
     def arguments(self) -> dict[str, Any]:
         """The masked arguments as plain JSON values, by name."""
-        tree = self.shown
+        text = self.shown_text
+        tree = canonical.load(text)
         # Only a tagged value is displayed in another way than it is stored.
-        return cast("dict[str, Any]", canonical.display(tree) if '"$' in self.shown_text else tree)
+        return cast("dict[str, Any]", canonical.display(tree) if '"$' in text else tree)
 
 
 @dataclass(frozen=True)
@@ -430,8 +431,7 @@ def _approval(request: Request) -> Iterator[str]:
             f"A person ({name_of(decision.by)}) changed the arguments before {request.call.name} ran: {listed}{more}."
             " The result is that of the changed call; do not repeat the call with the old arguments."
         )
-    votes = [*request.votes, decision] if not any(vote == decision for vote in request.votes) else request.votes
-    for one in votes:
+    for one in request.votes if decision in request.votes else (*request.votes, decision):
         if one.comment:
             yield f"Note from {name_of(one.by)}: {brief(one.comment, _WORDS_ROOM)}."
 

@@ -121,14 +121,6 @@ def result_shown(request: Request) -> Any:
     return None if result is None else cast("Body", canonical.display(canonical.load(result)))["result"]
 
 
-def _written(body: Body) -> str:
-    fields = {name: value.write() if isinstance(value, Deferred) else value for name, value in body.items()}
-    try:
-        return dumps(fields)
-    except (TypeError, ValueError, RecursionError):  # the step must be recorded, whatever user data is attached to it
-        return dumps(events.plain(fields))
-
-
 def bodies(steps: Iterable[Step]) -> dict[str, Body]:
     """Return the bodies of steps by place; the last step of a place is used."""
     known: dict[str, Body] = {}
@@ -191,8 +183,15 @@ class Checkpoint:
         waits: tuple[str, Body] | None, left: RunState | None,
     ) -> None:  # fmt: skip
         self._history, self._steps, self._waits, self._is_open = history, steps, waits, True
-        new = [*steps.values(), *(() if waits is None else (waits,))]
-        self.update = RunUpdate(record, [Step(at, _written(body), body.get("waits")) for at, body in new], left)
+        written: list[Step] = []
+        for place, body in (*steps.values(), waits) if waits is not None else steps.values():
+            fields = {name: value.write() if isinstance(value, Deferred) else value for name, value in body.items()}
+            try:
+                text = dumps(fields)
+            except (TypeError, ValueError, RecursionError):  # it must be recorded, whatever user data is attached to it
+                text = dumps(events.plain(fields))
+            written.append(Step(place, text, body.get("waits")))
+        self.update = RunUpdate(record, written, left)
 
     def saved(self, request_id: str | None = None, *, is_approved: bool = False) -> None:
         """Record that the checkpoint is in the store.
