@@ -379,7 +379,7 @@ MUTANTS = [
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a call is running only while its lease is renewed", "stores/program.py",
-        "if is_gone or _is_lost(request, now, renewal):", "if is_gone:",
+        "if is_gone or is_lost:", "if is_gone:",
         "stores/test_contract.py::TestMemory::test_a_call_whose_lease_was_not_renewed_is_unknown_and_not_started_again",
     ),
     Mutant(
@@ -399,7 +399,7 @@ MUTANTS = [
     ),
     Mutant(
         "a process number that was given out again", "stores/processes.py",
-        "(_is_dead(pid) or _is_another(pid, theirs, mine))", "_is_dead(pid)",
+        " or _is_another(pid, theirs, mine))", ")",
         "stores/test_processes.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
     Mutant(

@@ -283,11 +283,6 @@ def _program(pid: int | str) -> str:
     return hashlib.sha256(b"sayso/program:" + vector).hexdigest()[:12] if vector else ""
 
 
-def _is_dead(pid: int) -> bool:
-    # Killed but not yet reaped by its parent: the id still exists, and it will never report how its call ended.
-    return _fields(pid)[:1] in (["Z"], ["X"])
-
-
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
     host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
@@ -375,7 +370,10 @@ def is_gone(worker: str) -> bool:
     pid = int(theirs.pid) if theirs.pid.isdigit() else 0
     if pid <= 0:
         return False
-    return not _exists(pid) or (_is_own_proc() and (_is_dead(pid) or _is_another(pid, theirs, mine)))
+    if not _exists(pid):
+        return True
+    # Killed but not yet reaped by its parent: the id still exists, and it will never report how its call ended.
+    return _is_own_proc() and (_fields(pid)[:1] in (["Z"], ["X"]) or _is_another(pid, theirs, mine))
 
 
 def _shares_pids(theirs: _Worker, mine: _Worker) -> bool:

@@ -39,19 +39,13 @@ def change_due(
     change, execution = transaction.lapsed(request, now), request.execution
     if change is None and request.state is State.RUNNING and execution is not None:
         is_gone = execution.worker == gone or processes.is_gone(execution.worker)
-        if is_gone or _is_lost(request, now, renewal):
-            change = lifecycle.abandon(request, is_lost=not is_gone)
+        span, is_lost = processes.lease_of(execution.worker), False
+        if not is_gone and span is not None and now >= execution.started_at + span:
+            renewed = renewal()
+            is_lost = renewed is None or renewed.due is None or now >= renewed.due
+        if is_gone or is_lost:
+            change = lifecycle.abandon(request, is_lost=is_lost)
     return change
-
-
-def _is_lost(request: Request, now: datetime, renewal: Callable[[], Record | None]) -> bool:
-    """Return whether the lease of a running call has ended."""
-    execution = request.execution
-    span = None if execution is None else processes.lease_of(execution.worker)
-    if span is None or execution is None or now < execution.started_at + span:
-        return False
-    found = renewal()
-    return found is None or found.due is None or now >= found.due
 
 
 def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
