@@ -80,27 +80,24 @@ class Waiter(Caller):
         self.run, self._store, self._block, self._stays = run, store, block, stays
         self._lock = threading.Lock()
         self._wakes: dict[object, Callable[[], None]] = {}
-        self._undo: list[Callable[[], object]] = []  # undoes the registrations of `_listen`
+        self._undo: list[Callable[[], object]] = []  # undoes the registrations of `wait_for`
 
     # -- what ends the wait ------------------------------------------------------------------------------------
 
     def wait_for(self, request: Request) -> None:
         """Set the request for which the call waits, and listen from now on for everything that ends the wait."""
         if not self._is_listening:
-            self._listen()
+            self._is_listening, task = True, scope.current_task()
+            for run in self.run.enclosing():
+                self._undo.append(run.on_end(self.end))
+                owner = None if run.owner is None or run.owner.task is None else run.owner.task()
+                if owner is not None and owner is not task and not owner.done():
+                    self._undo.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
+            self.look()
         self._leave_request()
         self._request = request
         with _counting:
             _waits[request.id] += 1
-
-    def _listen(self) -> None:
-        self._is_listening, task = True, scope.current_task()
-        for run in self.run.enclosing():
-            self._undo.append(run.on_end(self.end))
-            owner = None if run.owner is None or run.owner.task is None else run.owner.task()
-            if owner is not None and owner is not task and not owner.done():
-                self._undo.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
-        self.look()
 
     def look(self) -> None:
         """Check everything that ends the wait, because some of it sends no signal."""
