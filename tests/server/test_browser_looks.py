@@ -152,6 +152,25 @@ def test_times_are_those_of_the_reader_and_say_what_they_are_in_utc(surf: Surf) 
     expect(first).to_have_text(f"{local.day} {local:%b %Y, %H:%M:%S}".replace("Sep ", "Sept "))
 
 
+def test_an_absence_is_typed_in_the_readers_time_and_in_utc_without_scripts(surf: Surf) -> None:
+    for has_scripts, typed, hour in (
+        (True, "2039-01-31 10:00", 1),
+        (True, "2039-01-31T10:00Z", 10),
+        (False, "2039-01-31 10:00", 10),
+    ):
+        page = surf.tab("/settings", timezone_id="Asia/Tokyo", java_script_enabled=has_scripts)
+        until = page.get_by_label("Until")
+        expect(until).to_have_attribute("placeholder", f"3d, 2026-11-27 09:00{' (UTC)' * (not has_scripts)}")
+        until.fill(typed)
+        page.get_by_label("Stand-in").fill("bob")
+        with page.expect_navigation():
+            page.get_by_role("button", name="I am away").click()
+        expect(page.locator("#away ~ .cells").first).to_contain_text("You are away")
+        (away,) = sayso.Review().delegations()
+        assert away.until == datetime(2039, 1, 31, hour, tzinfo=UTC)
+        page.close()
+
+
 def test_a_point_in_time_has_the_readers_time_beside_it_and_stays_as_it_is(surf: Surf) -> None:
     @sayso.gate(wait="raise")
     def meet(at: datetime, text: str, naive: datetime, here: datetime, day: date) -> None: ...

@@ -75,6 +75,16 @@
     }));
   };
 
+  // A moment that is typed without an offset is in the reader's time zone; without scripts it is UTC, as the hint says.
+  const typedHere = (box, signal) => {
+    box.placeholder = box.placeholder.replace(" (UTC)", "");
+    box.form.addEventListener("formdata", ({ formData }) => {
+      const [, day, time] = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)$/.exec(box.value.trim()) || [];
+      const at = new Date(`${day}T${time}`);
+      if (!isNaN(at)) formData.set(box.name, at.toISOString());
+    }, { signal });
+  };
+
   sayso.page((signal) => {
     if (one("time[data-countdown]")) {
       tick();
@@ -82,6 +92,7 @@
       signal.addEventListener("abort", () => clearInterval(ticking));
     }
     all("time[datetime][title][data-clock]").forEach(localize);
+    all("[data-typed-here]").forEach((box) => typedHere(box, signal));
     sayso.afterPaint(() => {
       all("time[datetime][title]:not([data-clock])").forEach(localize);
       all("[data-local] :is(.is-code, .is-list) > [data-as-is], [data-local] [data-value]").forEach((part) => {
