@@ -26,7 +26,7 @@ from sayso.model.ids import is_random
 from sayso.model.redaction import MASK
 from sayso.model.rendering import as_amount, brief, value
 from sayso.model.request import Request, State, changed
-from sayso.model.schema import Schema, SchemaError
+from sayso.model.schema import SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
@@ -98,21 +98,17 @@ class Screen:
         """
         while True:
             self._write(prompt)
-            typed = self._line()
+            try:
+                typed = read_line(self._is_over)
+            except (EOFError, OSError, ValueError) as error:
+                raise TerminalClosed from error
+            if typed is None:
+                self.forget_typed()
+                self.say()
+                raise Settled
             with suppress(UnicodeDecodeError):
                 return typed.decode(sys.stdin.encoding or "utf-8").strip()
             self.say("that is not valid text in this terminal's encoding; try again")
-
-    def _line(self) -> bytes:
-        try:
-            typed = read_line(self._is_over)
-        except (EOFError, OSError, ValueError) as error:
-            raise TerminalClosed from error
-        if typed is None:
-            self.forget_typed()
-            self.say()
-            raise Settled
-        return typed
 
     def page(self, rows: Sequence[str]) -> bool:
         """Print rows one screen at a time; return whether the person saw all of them."""
@@ -194,10 +190,6 @@ class Dialog:
         self._screen, self._review, self._leave, self._may_leave = screen, review, leave, may_leave
         self._request = request
         self._is_seen, self._is_gone = False, False
-        self._actions: dict[str, Callable[[], Request | None]] = {
-            "a": self._approve, "e": self._edit, "r": self._reject, "f": self._feedback, "v": self._view,
-            "c": self._cancel,
-        }  # fmt: skip
 
     def run(self) -> tuple[Request, str]:
         """Ask until the request is settled or left. Return it, and the letter by which the person left it or "".
@@ -219,9 +211,14 @@ class Dialog:
                     return self._request, letter
                 continue
             try:
-                after = self._actions[letter]() if letter in self._actions else self._other(typed)
+                after = self._act(letter, typed)
             except (errors.DecisionRefusedError, errors.ConfigError, SchemaError) as refusal:
-                after = self._refused(refusal)
+                self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
+                before, after = self._request, self._review.get(self._request.id)
+                self._request = after
+                if after.state is State.PENDING and after.current_fingerprint != before.current_fingerprint:
+                    self._show()
+                    self._screen.forget_typed()
             if after is not None and after.state is not State.PENDING:
                 return after, ""
 
@@ -250,27 +247,53 @@ class Dialog:
         folded = typed.casefold()
         return next((letter for letter, verb in self._verbs.items() if folded in {letter, verb}), "")
 
-    # -- calls -------------------------------------------------------------------------------------------------
+    # -- decisions ---------------------------------------------------------------------------------------------
 
-    def _must_be_seen(self) -> bool:
-        if not self._is_seen:
-            self._screen.say("  not all of it has been shown; v shows the whole, then it can be approved")
-        return self._is_seen
-
-    def _view(self) -> None:
-        rows = card.subject_rows(self._request, width=self._screen.width, full=True)
-        self._is_seen = self._screen.page(rows) or self._is_seen
-
-    def _approve(self) -> Request | None:
-        if not self._must_be_seen():
-            return None
-        return self._voted(self._review.approve(self._request.id, seen=self._request.current_fingerprint))
+    def _act(self, letter: str, typed: str) -> Request | None:
+        """Do what a line asks for; return the request as it stands after a decision or a vote."""
+        request, ask, say = self._request, self._screen.ask, self._screen.say
+        seen = request.current_fingerprint
+        match letter:
+            case "a" | "e" if not self._is_seen:
+                say("  not all of it has been shown; v shows the whole, then it can be approved")
+            case "a":
+                return self._voted(self._review.approve(request.id, seen=seen))
+            case "e":
+                return self._edit()
+            case "r":
+                rest = "" if is_target(request) else "; enter for no reason"
+                return self._review.reject(request.id, ask(f"why? (shown to the program{rest}) ") or None, seen=seen)
+            case "f":
+                words = ask("what should the program do instead? ")
+                if words:
+                    return self._review.feedback(request.id, words, seen=seen)
+                say("  nothing was typed, so nothing was sent back")
+            case "v":
+                rows = card.subject_rows(request, width=self._screen.width, full=True)
+                self._is_seen = self._screen.page(rows) or self._is_seen
+            case "c":
+                return self._review.cancel(request.id, ask("why? (enter for no reason) ") or None)
+            case _ if request.kind == "call" or not typed:
+                hint = "" if request.kind == "call" else f"{self._hint()}; or "
+                say(f"  please type {hint}one of {', '.join(self._verbs)}")
+            case _:
+                return self._review.answer(request.id, self._answer(typed))
+        return None
 
     def _edit(self) -> Request | None:
-        if not self._must_be_seen():
-            return None
         request, before = self._request, self._request.effective
-        given = self._new_values(schema_of(request), before.shown)
+        schema, shown, given = schema_of(request), before.shown, dict[str, object]()
+        self._screen.say(
+            '  enter keeps a value, "" is the empty string; lists and objects are JSON, such as ["a", "b"]'
+        )
+        for name in schema.names:
+            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name], grouped=False))
+            while typed := self._screen.ask(f"{token(name)} [{now}]: "):
+                try:
+                    given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
+                    break
+                except SchemaError as problem:
+                    self._screen.say(f"  {escape(str(problem))}")
         edited = edited_call(request, given)
         found = changed(before, edited, request.redact)
         if not found:
@@ -286,44 +309,11 @@ class Dialog:
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 
-    def _new_values(self, schema: Schema, shown: Mapping[str, Any]) -> dict[str, object]:
-        """Ask for each argument; an empty line keeps its value."""
-        given: dict[str, object] = {}
-        self._screen.say(
-            '  enter keeps a value, "" is the empty string; lists and objects are JSON, such as ["a", "b"]'
-        )
-        for name in schema.names:
-            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name], grouped=False))
-            while typed := self._screen.ask(f"{token(name)} [{now}]: "):
-                try:
-                    given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
-                    break
-                except SchemaError as problem:
-                    self._screen.say(f"  {escape(str(problem))}")
-        return given
-
     def _voted(self, after: Request) -> Request:
         if after.state is State.PENDING:
             self._request = after
             self._screen.say(f"  your approval counts; {status_line(after, clock.now())}")
         return after
-
-    def _reject(self) -> Request:
-        rest = "" if is_target(self._request) else "; enter for no reason"
-        reason = self._screen.ask(f"why? (shown to the program{rest}) ")
-        return self._review.reject(self._request.id, reason or None, seen=self._request.current_fingerprint)
-
-    def _cancel(self) -> Request:
-        return self._review.cancel(self._request.id, self._screen.ask("why? (enter for no reason) ") or None)
-
-    def _feedback(self) -> Request | None:
-        words = self._screen.ask("what should the program do instead? ")
-        if not words:
-            self._screen.say("  nothing was typed, so nothing was sent back")
-            return None
-        return self._review.feedback(self._request.id, words, seen=self._request.current_fingerprint)
-
-    # -- questions ---------------------------------------------------------------------------------------------
 
     def _choices(self) -> list[Any]:
         if self._request.kind == "call":
@@ -337,35 +327,13 @@ class Dialog:
             return "your answer, or its number"
         return f"your answer ({kinds_of(schema_of(self._request))['answer']})"
 
-    def _other(self, typed: str) -> Request | None:
-        """Handle a line that is not a letter of the menu: the answer to a question, or a mistake."""
-        if self._request.kind == "call":
-            self._screen.say(f"  please type one of {', '.join(self._verbs)}")
-            return None
-        if not typed:
-            self._screen.say(f"  please type {self._hint()}; or one of {', '.join(self._verbs)}")
-            return None
+    def _answer(self, typed: str) -> object:
         text = typed[1:] if typed[:1] == "=" and self._letter(typed[1:].strip()) else typed
-        return self._review.answer(self._request.id, self._answer(text))
-
-    def _answer(self, text: str) -> object:
         choices = self._choices()
         named = [choice for choice in choices if (choice if isinstance(choice, str) else value(choice)) == text]
         if not named and text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
             return choices[int(text) - 1]
         return named[0] if named else schema_of(self._request).parse("answer", text)
-
-    # -- refusals ----------------------------------------------------------------------------------------------
-
-    def _refused(self, refusal: Exception) -> Request | None:
-        """Print why a decision was refused. Return the request as it is now; show it again if its call has changed."""
-        self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
-        before, now = self._request, self._review.get(self._request.id)
-        self._request = now
-        if now.state is State.PENDING and now.current_fingerprint != before.current_fingerprint:
-            self._show()
-            self._screen.forget_typed()
-        return now
 
 
 def _typed(tree: Json) -> str:
@@ -418,34 +386,28 @@ def converse(
         if is_over():
             return store.get(request.id)
     try:
-        return _converse(store, request, is_over, is_left)
+        if is_over():
+            return store.get(request.id)
+        screen, is_over_elsewhere = Screen(is_over), False
+        review = Review(store, channel="terminal")
+        dialog = Dialog(screen, review, request, {"d": "detach"}, lambda: _may_detach(screen, request))
+        try:
+            after, _ = dialog.run()
+        except (Settled, TerminalClosed) as end:
+            after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
+        if is_left():
+            say(*rows_when_left(store, request))
+        elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
+            say(rows_when_left(store, after)[0])
+        elif after.state is State.PENDING:
+            say_what_waits(store, after)
+        else:
+            edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
+            changes = [f"{INDENT}{change.line()}" for change in edits]
+            say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *changes)
+        return after
     finally:
         mine.release()
-
-
-def _converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:
-    if is_over():
-        return store.get(request.id)
-    screen, is_over_elsewhere = Screen(is_over), False
-    dialog = Dialog(
-        screen, Review(store, channel="terminal"), request, {"d": "detach"}, lambda: _may_detach(screen, request)
-    )
-    try:
-        after, _ = dialog.run()
-    except (Settled, TerminalClosed) as end:
-        after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
-    if is_left():
-        say(*rows_when_left(store, request))
-    elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
-        say(rows_when_left(store, after)[0])
-    elif after.state is State.PENDING:
-        say_what_waits(store, after)
-    else:
-        edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
-        say(
-            f"sayso  {short(after.id)} {decided(after, clock.now())}", *(f"{INDENT}{change.line()}" for change in edits)
-        )
-    return after
 
 
 def _may_detach(screen: Screen, request: Request) -> bool:
