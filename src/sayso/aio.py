@@ -148,7 +148,14 @@ class Held(HeldBase):
 
     async def once(self, function: Callable[[dict[str, Any]], Any]) -> Any:
         """Run `function(arguments)` once; an async one is awaited, a sync one runs in a thread."""
-        call = function if inspect.iscoroutinefunction(function) else _in_thread(function)
+
+        async def in_thread(arguments: dict[str, Any]) -> Any:
+            import asyncio
+
+            value = await asyncio.to_thread(function, arguments)
+            return await value if inspect.isawaitable(value) else value
+
+        call = function if inspect.iscoroutinefunction(function) else in_thread
         return (await adrive(self._once(call))).unwrap()
 
     async def start(self, *, by: str | None = None) -> dict[str, Any]:
@@ -185,16 +192,6 @@ class Held(HeldBase):
     async def __aexit__(self, *_: object) -> None:
         if self._withdraws:
             await shielded(adrive(self._leaving()))
-
-
-def _in_thread(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
-    async def call(arguments: dict[str, Any]) -> Any:
-        import asyncio
-
-        value = await asyncio.to_thread(function, arguments)
-        return await value if inspect.isawaitable(value) else value
-
-    return call
 
 
 async def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:

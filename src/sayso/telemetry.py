@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -58,10 +58,7 @@ def log(event: str, request: Request, state: str | None = None) -> None:
 
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
-    if _log.isEnabledFor(logging.INFO):
-        log("asked", request)
-    if _API not in sys.modules or not _is_recording():
-        return request
+    log("asked", request)
     with _recording() as instruments:
         if instruments is not None:
             instruments.tracer.start_span(f"sayso.ask {_name(request)}", attributes=_span_attributes(request)).end()
@@ -78,10 +75,7 @@ def denied(tool: str) -> None:
 
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
-    if _log.isEnabledFor(logging.INFO):
-        log("decided", request)
-    if _API not in sys.modules or not _is_recording():
-        return request
+    log("decided", request)
     with _recording() as instruments:
         if instruments is not None:
             attributes = {**_metric_attributes(request), "sayso.decision.verb": verb, "sayso.channel": channel}
@@ -94,110 +88,78 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
 
 def executing(request: Request, effect: UserCall) -> Effect:
     """Return the effect with a span around the started call, or the effect itself if nothing is recorded."""
-    if _API not in sys.modules or not _is_recording():
-        return effect
-    span = _Span("execute_tool", request, **_EXECUTE)
-    return _Traced(effect, span, span.ended)
+    return _Traced(effect, request, "execute_tool", **_EXECUTE) if _is_recording() else effect
 
 
 def waiting(request: Request, effect: Effect) -> Effect:
     """Return the effect with a span around the wait, or the effect itself if nothing is recorded."""
-    if not _is_recording():
-        return effect
-    span = _Span("sayso.wait", request)
-    return _Traced(effect, span, span.waited)
+    return _Traced(effect, request, "sayso.wait") if _is_recording() else effect
 
 
 class _Traced:
-    """An effect that runs inside a span; spans that it makes are children. `note` records how it ended."""
+    """An effect that runs inside a span; spans that it makes are children. The span raises nothing."""
 
-    def __init__(self, effect: Effect, span: _Span, note: Callable[[Any], Any]) -> None:
-        self._effect, self._span, self._note = effect, span, note
+    def __init__(self, effect: Effect, request: Request, operation: str, **attributes: str) -> None:
+        self._effect, self._request, self._operation, self._attributes = effect, request, operation, attributes
+        self._span: Span | None = None
+        self._token: Any = None
+        self._begun = time.monotonic()
 
     def __call__(self) -> Any:
-        with self._span:
+        with self:
             return self._note(self._effect())
 
     async def arun(self) -> Any:
-        with self._span:
+        with self:
             return self._note(await self._effect.arun())
-
-
-class _Span:
-    """A span that is the current one inside its block. It raises nothing."""
-
-    def __init__(self, operation: str, request: Request, **attributes: str) -> None:
-        self._operation, self._request, self._attributes = operation, request, attributes
-        self._span: Span | None = None
-        self._leave: Callable[[], object] | None = None
-        self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
         with _recording() as instruments:
             if instruments is not None:
+                from opentelemetry import context, trace
+
                 named = f"{self._operation} {_name(self._request)}"
-                self._span = instruments.tracer.start_span(
-                    named, attributes=self._attributes | _span_attributes(self._request)
-                )
-                self._leave = _entered(self._span)
+                attributes = self._attributes | _span_attributes(self._request)
+                self._span = instruments.tracer.start_span(named, attributes=attributes)
+                self._token = context.attach(trace.set_span_in_context(self._span))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with _recording():
-            if self._leave is not None:
-                self._leave()
+            from opentelemetry import context, trace
+
+            # A coroutine may be closed in another context, in which the span was never current.
+            if self._token is not None and trace.get_current_span() is self._span:
+                context.detach(self._token)
             if self._span is not None:
                 if kind is not None:
                     self._span.set_attribute("error.type", kind.__qualname__)
                 self._span.end()
 
-    def ended(self, attempt: Attempt) -> Attempt:
-        """Record the outcome of a call and the class of its error, without the error's message."""
-        raised = attempt.raised
-        outcome = "done" if raised is None else _outcome(raised)
+    def _note(self, result: Any) -> Any:
+        """Record how a call or a wait ended, without a message of an error, and return the result."""
         with _recording() as instruments:
-            attributes: dict[str, str] = {"sayso.outcome": outcome}
-            if outcome in {"failed", "unknown"}:
-                attributes["error.type"] = type(raised).__qualname__
-            if self._span is not None:
-                self._span.set_attributes(attributes)
-                if "error.type" in attributes:
-                    from opentelemetry.trace import StatusCode
+            if isinstance(result, Attempt):
+                attributes: dict[str, str] = {"sayso.outcome": "done"}
+                if isinstance(result.raised, Suspended):
+                    attributes = {"sayso.outcome": "suspended"}
+                elif result.raised is not None:
+                    outcome = "failed" if isinstance(result.raised, Exception) else "unknown"
+                    attributes = {"sayso.outcome": outcome, "error.type": type(result.raised).__qualname__}
+                if self._span is not None:
+                    self._span.set_attributes(attributes)
+                    if "error.type" in attributes:
+                        from opentelemetry.trace import StatusCode
 
-                    self._span.set_status(StatusCode.ERROR)
-            if instruments is not None:
-                named = {**_EXECUTE, **_metric_attributes(self._request), **attributes}
-                instruments.executing.record(time.monotonic() - self._begun, named)
-        return attempt
-
-    def waited(self, after: Any) -> Any:
-        """Record the state and the decision at the end of a wait."""
-        with _recording():
-            if self._span is not None and isinstance(after, Request):
-                self._span.set_attribute("sayso.state", str(after.state))
-                if after.decision is not None:
-                    self._span.set_attribute("sayso.decision.verb", after.decision.verb)
-        return after
-
-
-def _outcome(raised: BaseException) -> str:
-    if isinstance(raised, Suspended):
-        return "suspended"
-    return "failed" if isinstance(raised, Exception) else "unknown"
-
-
-def _entered(span: Span) -> Callable[[], object]:
-    """Make a span the current one, and return the function that restores the one before."""
-    from opentelemetry import context, trace
-
-    token = context.attach(trace.set_span_in_context(span))
-
-    def leave() -> None:
-        # A coroutine may be closed in another context, in which the span was never current.
-        if trace.get_current_span() is span:
-            context.detach(token)
-
-    return leave
+                        self._span.set_status(StatusCode.ERROR)
+                if instruments is not None:
+                    named = {**_EXECUTE, **_metric_attributes(self._request), **attributes}
+                    instruments.executing.record(time.monotonic() - self._begun, named)
+            elif self._span is not None and isinstance(result, Request):
+                self._span.set_attribute("sayso.state", str(result.state))
+                if result.decision is not None:
+                    self._span.set_attribute("sayso.decision.verb", result.decision.verb)
+        return result
 
 
 def _is_recording() -> bool:
