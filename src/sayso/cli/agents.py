@@ -77,7 +77,30 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
     if (options["url"] is None) == (not command):
         raise click.UsageError("give a server: `-- COMMAND ...` or --url URL")
     with config.only_settings(*_followed(options["folder"], is_here=options["client"] is not None)):
-        return _run(cli, command, options)
+        name = options["name"] or _name_of(command, options["url"])
+        if options["client"] is not None:
+            address = config.store_address() if cli.address is None else cli.address
+            out(json.dumps(_client_entry(name, address, options, command), indent=2))
+            return 0
+        make = _upstream(command, options["url"], options["header"])
+        same = ("run", "allow", "hold", "wait", "patience", "timeout", "elicit_as")
+        store = config.open_store(cli.address or config.store_address())
+        from sayso.integrations.mcp_gateway import connection, gateway
+
+        given = {option: options[option] for option in same}
+        settings = gateway.Settings(name, policy=_rules(options), store=store, **given)
+        open_session = partial(gateway.Gateway, settings, make)
+        if options["listen"] is None:
+            asyncio.run(connection.serve_stdio(open_session))
+            return 0
+        host, _, port = options["listen"].rpartition(":")
+        if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
+            raise click.UsageError(
+                f"--listen takes a loopback address, such as 127.0.0.1:8700, not {options['listen']!r}, because anyone"
+                " who reaches it can call the tools; to share it, put a proxy with a sign-in in front"
+            )
+        asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
+        return 0
 
 
 def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mapping[str, str]]:
@@ -93,32 +116,6 @@ def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mappin
             f" {here}`, or start with `--folder {here}`"
         )
     return None if settings.path is None else Path(settings.path), settings.digests
-
-
-def _run(cli: CliContext, command: Sequence[str], options: Mapping[str, Any]) -> int:
-    name = options["name"] or _name_of(command, options["url"])
-    if options["client"] is not None:
-        words = _words(config.store_address() if cli.address is None else cli.address, options, command)
-        out(json.dumps(_config(options["client"], name, words), indent=2))
-        return 0
-    make = _upstream(command, options["url"], options["header"])
-    same = {option: options[option] for option in ("run", "allow", "hold", "wait", "patience", "timeout", "elicit_as")}
-    store = config.open_store(cli.address or config.store_address())
-    from sayso.integrations.mcp_gateway import connection, gateway
-
-    settings = gateway.Settings(name, policy=_rules(options), store=store, **same)
-    open_session = partial(gateway.Gateway, settings, make)
-    if options["listen"] is None:
-        asyncio.run(connection.serve_stdio(open_session))
-        return 0
-    host, _, port = options["listen"].rpartition(":")
-    if host not in _HOSTS or not port.isdigit() or int(port) > 65_535:
-        raise click.UsageError(
-            f"--listen takes a loopback address, such as 127.0.0.1:8700, not {options['listen']!r}, because anyone who"
-            " reaches it can call the tools; to share it, put a proxy with a sign-in in front"
-        )
-    asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
-    return 0
 
 
 def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
@@ -171,8 +168,13 @@ def _name_of(command: Sequence[str], url: str | None) -> str:
     return re.sub(r"(?<=.)@.*|\.\w+$", "", names[0])
 
 
-def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> list[str]:
-    """Return the gateway's command line, with absolute paths to the store and rules, as it will start elsewhere."""
+def _client_entry(
+    name: str, address: str, options: Mapping[str, Any], command: Sequence[str]
+) -> dict[str, Any]:  # fmt: skip
+    """Return the entry for a client's settings, with the gateway's command line.
+
+    Its paths are absolute, because it starts elsewhere, and GUI programs lack a shell's PATH.
+    """
     if re.search(r"://[^/@]*:[^/]*@|[?&]password=", address):
         raise errors.ConfigError(
             "the store's address contains a password, which would be copied into the client's settings; nothing was"
@@ -190,20 +192,13 @@ def _words(address: str, options: Mapping[str, Any], command: Sequence[str]) -> 
         words += [word for value in options[option] for word in (f"--{option}", value)]
     for option, usual in (("wait", "auto"), ("patience", 50), ("timeout", 600)):
         words += [f"--{option}", str(options[option])] if options[option] != usual else []
-    return [*words, "--", *command] if command else words
-
-
-def _config(client: str, name: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return the entry for a client's settings, with an absolute path because GUI programs lack a shell's PATH."""
-    command, *options = settings.own_program()
-    program = {"command": command, "args": [*options, *words]}
-    match client:
-        case "vscode":
-            return {"servers": {name: {"type": "stdio", **program}}}
-        case "zed":
-            return {"context_servers": {name: {**program, "env": {}}}}
-        case _:
-            return {"mcpServers": {name: program}}
+    own, *before = settings.own_program()
+    program = {"command": own, "args": [*before, *words, *(["--", *command] if command else [])]}
+    forms: dict[str, dict[str, Any]] = {
+        "vscode": {"servers": {name: {"type": "stdio", **program}}},
+        "zed": {"context_servers": {name: {**program, "env": {}}}},
+    }
+    return forms.get(options["client"], {"mcpServers": {name: program}})
 
 
 @click.command("mcp-server")

@@ -400,9 +400,21 @@ class _Finding:
 @click.pass_obj
 def doctor(cli: CliContext, seal: bool) -> int:
     """Check the store, the clock and the settings; exit with 1 if something is wrong."""
+    found = list[_Finding]()
+    if seal:
+        key, file = os.environ.get("SAYSO_KEY"), context.file_of(cli.store.url)
+        if not key or file is None:
+            raise click.UsageError("--seal needs SAYSO_KEY and a SQLite store")
+        from sayso.stores.sqlite_file import seal_store
+
+        done = seal_store(file, key)
+        found.append(_Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests"))
+        if done.readable_rows:
+            kept = f"{done.readable_rows:,} rows keep readable comments: the journal is never rewritten"
+            found.append(_Finding("journal", kept))
     versions = {"sayso": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     versions |= {name: metadata.version(name) for name in ("pydantic", "click")}
-    found = [*(_sealed(cli) if seal else ()), *(_Finding(*one) for one in versions.items()), *_looked_at(cli)]
+    found += [*(_Finding(*one) for one in versions.items()), *_looked_at(cli)]
     wrong = [one for one in found if one.wrong is not None]
     rows = list[str]()
     for one in found:
@@ -415,18 +427,6 @@ def doctor(cli: CliContext, seal: bool) -> int:
         },
         [*rows, "there are problems" if wrong else "everything is in order"], WRONG if wrong else 0,
     )  # fmt: skip
-
-
-def _sealed(cli: CliContext) -> Iterator[_Finding]:
-    key, file = os.environ.get("SAYSO_KEY"), context.file_of(cli.store.url)
-    if not key or file is None:
-        raise click.UsageError("--seal needs SAYSO_KEY and a SQLite store")
-    from sayso.stores.sqlite_file import seal_store
-
-    done = seal_store(file, key)
-    yield _Finding("sealed now", f"{done.sealed:,} of {done.requests:,} requests")
-    if done.readable_rows:
-        yield _Finding("journal", f"{done.readable_rows:,} rows keep readable comments: the journal is never rewritten")
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,6 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,39 +41,27 @@ if TYPE_CHECKING:
 _PENDING = frozenset({State.PENDING})
 
 
-@dataclass(frozen=True)
-class _Query:
-    """What to list: several lists in sequence, each with its states (none means all)."""
+def _page(
+    review: Review, lists: list[frozenset[State]], cursor: str | None, limit: int, **keywords: Any
+) -> tuple[list[Request], str | None]:  # fmt: skip
+    """Return a page of several lists in sequence, each with its states (none means all), and the next cursor.
 
-    lists: list[frozenset[State]]
-    filters: dict[str, Any]
-    limit: int
-    newest: bool
-
-    def page(self, review: Review, cursor: str | None) -> tuple[list[Request], str | None]:
-        """Return a page and the cursor of the next one, which consists of the list's number and the cursor in it."""
-        number, dot, place = (cursor or "0.").partition(".")
-        if not dot or number not in {"0", "1"}:
-            raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
-        found: list[Request] = []
-        after = place or None
-        for at in range(int(number), len(self.lists)):
-            if len(found) == self.limit:
-                return found, f"{at}."
-            page = review.list(
-                state=self.lists[at] or "all", cursor=after, limit=self.limit - len(found), newest=self.newest,
-                **self.filters,
-            )  # fmt: skip
-            found += page.requests
-            if page.cursor is not None:
-                return found, f"{at}.{page.cursor}"
-            after = None
-        return found, None
-
-    def all(self, review: Review) -> Iterator[Request]:
-        """Yield all requests, without a limit."""
-        for states in self.lists:
-            yield from review.list(state=states or "all", newest=self.newest, **self.filters)
+    A cursor consists of the list's number and the cursor in it.
+    """
+    number, dot, place = (cursor or "0.").partition(".")
+    if not dot or number not in {"0", "1"}:
+        raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
+    found: list[Request] = []
+    after = place or None
+    for at in range(int(number), len(lists)):
+        if len(found) == limit:
+            return found, f"{at}."
+        page = review.list(state=lists[at] or "all", cursor=after, limit=limit - len(found), **keywords)
+        found += page.requests
+        if page.cursor is not None:
+            return found, f"{at}.{page.cursor}"
+        after = None
+    return found, None
 
 
 @click.command()
@@ -104,10 +91,12 @@ def ls(
     everything = everything or "all" in states
     wanted = frozenset(State(state) for state in states if state != "all")
     lists = [frozenset[State]()] if everything else [wanted] if wanted else [_PENDING, LIVE - _PENDING]
-    query = _Query(lists, cli.list_keywords(), limit or 50, newest)
+    filters = cli.list_keywords()
     try:
         is_all = quiet and limit is None and cursor is None
-        found, after = (list(query.all(cli.reader)), None) if is_all else query.page(cli.reader, cursor)
+        every = (one for each in lists for one in cli.reader.list(state=each or "all", newest=newest, **filters))
+        page = partial(_page, cli.reader, lists, cursor, limit or 50, newest=newest, **filters)
+        found, after = (list(every), None) if is_all else page()
         if not found and "run" in cli.filters:
             cli.check_run(cli.filters["run"])
     except (NoRunError, NoStoreYetError) as fault:  # it may come into being later, so polling for it is no error
@@ -130,8 +119,8 @@ def ls(
         review = cli.reader
         totals: dict[str, Any] = {}
         if len(lists) > 1:
-            oldest, _ = replace(query, lists=[_PENDING], limit=1, newest=False).page(review, None)
-            pending, unknown = (review.count(state=state, **query.filters) for state in (State.PENDING, State.UNKNOWN))
+            oldest = review.list(state=State.PENDING, limit=1, **filters).requests
+            pending, unknown = (review.count(state=state, **filters) for state in (State.PENDING, State.UNKNOWN))
             totals = {"pending": pending, "unknown": unknown, "oldest": oldest[0] if oldest else None}
         gone = {request.id for request in found if review.program_is_gone(request)}
         out(*context.table(found, cursor=after, gone=gone, **totals))

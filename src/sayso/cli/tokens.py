@@ -19,7 +19,7 @@ from sayso.cli import context
 from sayso.cli.context import CliContext, NoStoreYetError, complain, json_option, needing_web, out, text_table
 from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
-from sayso.model.reviewer import LOCAL, Reviewer
+from sayso.model.reviewer import LOCAL
 from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view.summary import name_of, time_left
@@ -163,10 +163,19 @@ def login(
     if channel is not None and settings is None:
         raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
     sender = None if channel is None or settings is None else make(channel, settings)
-    token = _token(cli, who, lasts)
     with needing_web("login"):
+        from sayso.server.auth.sessions import LONGEST, Links, TokenSigner, server_secret
         from sayso.server.protection import local_hostname
-    named = local_hostname(cli.store_or_new) if is_named else None
+    if lasts > LONGEST:
+        raise errors.ConfigError(f"a login link is valid for at most {duration.text(LONGEST)}; no link was made")
+    store = cli.store_or_new
+    if server_secret(store) is None:
+        raise errors.ConfigError(
+            f"links to the inbox of {store.public_url} are signed with SAYSO_SECRET, which is not set; set it as for"
+            " the server"
+        )
+    token = Links(TokenSigner(store)).token(who, lasts)
+    named = local_hostname(store) if is_named else None
     url = f"{place.url(place.port, named)}/login?token={token}"
     cli.say_store()
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
@@ -185,20 +194,6 @@ def login(
         ) from error
     out(f"sent through {sender.name}: {note}")
     return 0
-
-
-def _token(cli: CliContext, who: Reviewer, lasts: timedelta) -> str:
-    with needing_web("login"):
-        from sayso.server.auth.sessions import LONGEST, Links, TokenSigner, server_secret
-    if lasts > LONGEST:
-        raise errors.ConfigError(f"a login link is valid for at most {duration.text(LONGEST)}; no link was made")
-    store = cli.store_or_new
-    if server_secret(store) is None:
-        raise errors.ConfigError(
-            f"links to the inbox of {store.public_url} are signed with SAYSO_SECRET, which is not set; set it as for"
-            " the server"
-        )
-    return Links(TokenSigner(store)).token(who, lasts)
 
 
 @click.group()
