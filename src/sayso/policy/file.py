@@ -61,11 +61,7 @@ class Answer(NamedTuple):
     steps: tuple[Step, ...]
 
 
-class _Compiled(NamedTuple):
-    """A rule for a tool, with its condition."""
-
-    rule: Rule
-    condition: Condition | None
+_Compiled = tuple[Rule, Condition | None]  # a rule for a tool, with its condition
 
 
 @dataclass(eq=False)
@@ -130,7 +126,7 @@ class _Rules:
         for rule in self.fitting(tool, name):
             try:
                 condition = None if rule.when is None else Condition(rule.when, shape, label)
-                made.append(_Compiled(rule, condition))
+                made.append((rule, condition))
             except ConditionError as error:
                 problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
             except errors.ConfigError as error:

@@ -434,7 +434,13 @@ class _Reader:
 
     def _hold(self, place: Place, table: dict[str, Any], name: str) -> Verdict | None:
         for key in ("summary", "effect"):
-            self._check_template(place, key, table.get(key))
+            try:
+                hidden = [one for one in template_fields(table.get(key, "")) if "._" in one or not one]
+            except ValueError as error:
+                self.wrong((*place, key), f"{key} is not a valid template: {error}; write {{{{ for a brace")
+                continue
+            if hidden:
+                self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is not an argument")
         for channel in table.get("channels", ()):
             if _CHANNEL.fullmatch(channel) is None:
                 self.wrong(
@@ -455,16 +461,6 @@ class _Reader:
             key = "approve_from_notification" if "approve_from_notification" in str(error) else "escalate_after"
             self.wrong((*place, key) if key in table else place, str(error))
             return None
-
-    def _check_template(self, place: Place, key: str, text: str | None) -> None:
-        try:
-            fields = template_fields(text or "")
-        except ValueError as error:
-            self.wrong((*place, key), f"{key} is not a valid template: {error}; write {{{{ for a brace")
-            return
-        hidden = [one for one in fields if "._" in one or not one]
-        if hidden:
-            self.wrong((*place, key), f"{key} names {hidden[0]!r}, which is not an argument")
 
     def _check_condition(self, place: Place, when: str) -> None:
         """Collect the problems of a condition that do not depend on the tool; each tool's schema is checked later."""

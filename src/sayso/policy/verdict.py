@@ -82,7 +82,8 @@ class Verdict:
             raise ValueError("budgets are for an allow only; use sayso.policy.allow(budget=...)")
         if self.always and self.kind != "hold":
             raise ValueError("always= is for a hold only; use sayso.policy.hold(always=True)")
-        if self.approve_from_notification and not (self.kind == "hold" and self.risk == "low" and self._needs_anybody):
+        needs_anybody = self.quorum is None or (self.quorum.count == 1 and not self.quorum.roles)
+        if self.approve_from_notification and not (self.kind == "hold" and self.risk == "low" and needs_anybody):
             raise ValueError("approve_from_notification= needs a hold with risk='low' and without a quorum and roles")
         # An option that would have no effect is rejected, not ignored.
         needs = {"summary": self.summary, "redact": self.redact, "channels": self.channels, "effect": self.effect}
@@ -91,10 +92,6 @@ class Verdict:
         lost += ["log"] if self.log and self.kind != "allow" else []
         if lost:
             raise ValueError(f"a verdict's {lost[0]} cannot be used for {self.kind}")
-
-    @property
-    def _needs_anybody(self) -> bool:
-        return self.quorum is None or (self.quorum.count == 1 and not self.quorum.roles)
 
     @property
     def is_recorded(self) -> bool:
