@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -284,10 +285,8 @@ class _Replayed:
 
     draft: Proposal
     policy: Policy
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("replayed", "fits", "undecided", "uncertain"), 0)
-    )
-    ids: dict[str, list[str]] = field(default_factory=lambda: {"against": [], "went_wrong": []})
+    counts: Counter[str] = field(default_factory=Counter[str])
+    ids: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
 
     def ask(self, request: Request) -> None:
         verdict = verdict_on(self.policy, request).outcome
