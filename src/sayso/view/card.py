@@ -89,7 +89,12 @@ def _progress(request: Request, now: datetime) -> str:
     end = request.approval_expires_at
     match request.state:
         case State.APPROVED:
-            what = say("not started yet") if execution is None else _started_before(execution)
+            what = say("not started yet")
+            if execution is not None and execution.attempt == 0:
+                what = say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
+            elif execution is not None:
+                failed = later("attempt %(attempt)s failed%(starts)s, it may be tried again")
+                what = say(failed, attempt=execution.attempt, starts=_starts(execution))
             if request.held_until is not None and now < request.held_until:
                 when = time_left(request.held_until, now)
                 return say("can be undone, starts %(when)s at the earliest", when=when)
@@ -107,13 +112,6 @@ def _progress(request: Request, now: datetime) -> str:
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
             return say(str(request.state)) + when
-
-
-def _started_before(execution: Execution) -> str:
-    if execution.attempt == 0:
-        return say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
-    failed = later("attempt %(attempt)s failed%(starts)s, it may be tried again")
-    return say(failed, attempt=execution.attempt, starts=_starts(execution))
 
 
 def _starts(execution: Execution) -> str:
