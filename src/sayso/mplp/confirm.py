@@ -17,12 +17,12 @@ from typing import Annotated, Any, NamedTuple, Self, cast
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from sayso.errors import ConfigError
+from sayso.model import canonical
+from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.text import is_blank, storable
 from sayso.mplp.document import (
-    PLAN_TOOL,
-    TARGET_TOOL,
     ConfirmStatus,
     Decision,
     DecisionStatus,
@@ -36,9 +36,7 @@ from sayso.mplp.document import (
     StageEvent,
     TargetType,
     Trace,
-    edited_plan,
-    fresh_meta,
-    is_ours,
+    plan_with,
     repeated_ids,
     target_of,
     time_now,
@@ -91,7 +89,7 @@ class Confirm(Document):
 
     kind = "confirm"
 
-    meta: Meta = Field(default_factory=fresh_meta)
+    meta: Meta = Field(default_factory=lambda: Meta(created_at=time_now()))
     governance: Governance | None = None
     confirm_id: str = Field(default_factory=new_id)
     target_type: TargetType
@@ -164,16 +162,11 @@ _DIGITS = re.compile(r"[0-9a-f]{32}")
 _RUNS = frozenset({"Agent", "Workflow", "agent", "workflow"})
 _STATUS = {
     State.PENDING: ConfirmStatus.PENDING,
-    State.APPROVED: ConfirmStatus.APPROVED,
-    State.RUNNING: ConfirmStatus.APPROVED,
-    State.DONE: ConfirmStatus.APPROVED,
-    State.FAILED: ConfirmStatus.APPROVED,
-    State.UNKNOWN: ConfirmStatus.APPROVED,
-    State.ANSWERED: ConfirmStatus.APPROVED,
-    State.REJECTED: ConfirmStatus.REJECTED,
-    State.FEEDBACK: ConfirmStatus.REJECTED,
-    State.CANCELLED: ConfirmStatus.CANCELLED,
-    State.EXPIRED: ConfirmStatus.CANCELLED,
+    **dict.fromkeys(
+        (State.APPROVED, State.RUNNING, State.DONE, State.FAILED, State.UNKNOWN, State.ANSWERED), ConfirmStatus.APPROVED
+    ),
+    **dict.fromkeys((State.REJECTED, State.FEEDBACK), ConfirmStatus.REJECTED),
+    **dict.fromkeys((State.CANCELLED, State.EXPIRED), ConfirmStatus.CANCELLED),
 }
 _PLAN_STATUS = {
     State.PENDING: PlanStatus.PROPOSED,
@@ -224,7 +217,7 @@ def round_facts(request: Request) -> RoundFacts | None:
     The request's place and run, which its fingerprint covers, name the Confirm and the target. A purge removes the
     other facts. A call that shows a different target than its run names belongs to no Confirm.
     """
-    if not isinstance(request.subject, Call) or not is_ours(request.subject):
+    if not isinstance(request.subject, Call) or request.subject.tool not in {PLAN_TOOL, TARGET_TOOL}:
         return None
     confirm_id, _, number = request.place.partition("/")
     target_type, _, target_id = request.run_id.partition(":")
@@ -296,7 +289,7 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
     own: dict[str, Any] = {"plan_id": facts.target_id, "title": "", "objective": "", "steps": []}
     plan = Plan.model_validate(bare | Plan.fitting(facts.plan) | own)
     status = _PLAN_STATUS.get(request.state, PlanStatus.DRAFT)
-    return edited_plan(plan, request.effective).model_copy(update={"status": status})
+    return plan_with(plan, canonical.decode(request.effective.form, {})).model_copy(update={"status": status})
 
 
 def decisions_of(request: Request, names: Names | None = None) -> list[Decision]:

@@ -27,7 +27,7 @@ from sayso import clock
 from sayso.errors import ArgumentError
 from sayso.gates.options import Gate
 from sayso.model import canonical
-from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
+from sayso.model.edit import PLAN_TOOL
 from sayso.model.request import Call
 from sayso.mplp.schema import (
     VERSION,
@@ -216,11 +216,6 @@ class Meta(Part):
     cross_cutting: list[Concern] | None = None
 
 
-def fresh_meta() -> Meta:
-    """Return the metadata of a new document."""
-    return Meta(created_at=clock.now())
-
-
 class Ref(Part):
     """A reference to another object of the protocol."""
 
@@ -366,7 +361,7 @@ class Plan(Document):
 
     kind = "plan"
 
-    meta: Meta = Field(default_factory=fresh_meta)
+    meta: Meta = Field(default_factory=lambda: Meta(created_at=clock.now()))
     plan_id: str = Field(default_factory=new_id)
     context_id: str = Field(default_factory=new_id)
     title: str
@@ -452,11 +447,6 @@ def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
             _running.reset(token)
 
 
-def is_ours(call: Call) -> bool:
-    """Return whether a call is one of the two."""
-    return call.tool in {PLAN_TOOL, TARGET_TOOL}
-
-
 def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
     """Return the gate of one of the two calls; `options` are those of `Gate`."""
     function: Callable[..., Any] = carry_out_plan if tool == PLAN_TOOL else use_target
@@ -473,11 +463,6 @@ def target_of(call: Call) -> dict[str, Any]:
     with suppress(ArgumentError):  # a program may have built the request by hand
         return canonical.decode(call.form, {canonical.class_name(TargetType): TargetType})
     return {}
-
-
-def edited_plan(plan: Plan, call: Call) -> Plan:
-    """Return a plan with a call's arguments applied."""
-    return plan_with(plan, canonical.decode(call.form, {}))
 
 
 def plan_with(plan: Plan, arguments: Mapping[str, Any]) -> Plan:

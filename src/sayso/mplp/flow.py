@@ -24,14 +24,13 @@ from sayso.gates.options import quorum_of
 from sayso.gates.scope import Occasion, requester
 from sayso.gates.signals import Caller
 from sayso.model import canonical, duration
+from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.mplp import confirm as documents
 from sayso.mplp.confirm import Confirm, confirm_id_of, round_facts
 from sayso.mplp.document import (
-    PLAN_TOOL,
-    TARGET_TOOL,
     ConfirmStatus,
     Decision,
     DecisionStatus,
