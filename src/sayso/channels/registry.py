@@ -21,7 +21,7 @@ from sayso.channels.settings import Table
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
 from sayso.model.request import Call, Request, State
-from sayso.model.reviewer import LOCAL, PROGRAM, Escalation
+from sayso.model.reviewer import LOCAL, PROGRAM
 from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
@@ -202,22 +202,18 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
         return f"{token(subject.name, _ROOM) if is_call else f'a question of {who}'}: {outcome}"
     what = f"{who} wants to run {token(subject.name, _ROOM)}" if is_call else f"{who} asks a question"
     if event == "escalated":
-        return f"escalated to {_those_of(request.escalation)}: {what}"
+        whom = "more people"
+        if request.escalation is not None:  # up to three of them are named, the rest is counted
+            named = [f"the role {token(role, _ROOM)}" for role in sorted(request.escalation.roles)]
+            named += [name_of(person, _ROOM) for person in request.escalation.people]
+            more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
+            whom = " or ".join([*named[:_NAMED], *more])
+        return f"escalated to {whom}: {what}"
     return f"still waiting: {what}" if event == "reminder" else what
 
 
 def _named(qualified: str | None) -> str:
     return token((qualified or "somebody").removeprefix(f"{LOCAL}:"), _ROOM)
-
-
-def _those_of(escalation: Escalation | None) -> str:
-    """Name up to three recipients of an escalation, and count the rest."""
-    if escalation is None:
-        return "more people"
-    roles = [f"the role {token(role, _ROOM)}" for role in sorted(escalation.roles)]
-    named = [*roles, *(name_of(person, _ROOM) for person in escalation.people)]
-    more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
-    return " or ".join([*named[:_NAMED], *more])
 
 
 def _id_of(*parts: str) -> str:

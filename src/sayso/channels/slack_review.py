@@ -21,7 +21,7 @@ from sayso import clock, errors
 from sayso.channels.registry import Notification
 from sayso.channels.settings import ReviewerAllowlist
 from sayso.model import canonical
-from sayso.model.canonical.json_tree import MASK, Json
+from sayso.model.canonical.json_tree import MASK
 from sayso.model.edit import is_read_only, is_target, schema_of
 from sayso.model.rendering import value
 from sayso.model.request import Request, State, changed
@@ -142,13 +142,13 @@ def modal(
     blocks += _inputs(request, can_repeat=bool(same_effect))
     seen = {"id": request.id, "seen": request.current_fingerprint}
     return _window(
-        short(request.id), "Close", blocks,
+        short(request.id), blocks,
         callback_id=CALLBACK, private_metadata=json.dumps(seen), submit=_text("Decide", 24),
     )  # fmt: skip
 
 
-def _window(title: str, close: str, blocks: Sequence[Block], **more: Any) -> dict[str, Any]:
-    return {"type": "modal", "title": _text(title, 24), "close": _text(close, 24), "blocks": list(blocks), **more}
+def _window(title: str, blocks: Sequence[Block], **more: Any) -> dict[str, Any]:
+    return {"type": "modal", "title": _text(title, 24), "close": _text("Close", 24), "blocks": list(blocks), **more}
 
 
 def _header(text: str) -> Block:
@@ -210,16 +210,14 @@ def _editable(request: Request) -> dict[str, str]:
     """
     if is_read_only(request):
         return {}
-    found = {name: text for name, tree in request.effective.shown.items() if (text := _plain(tree)) is not None}
+    found: dict[str, str] = {}
+    for name, tree in request.effective.shown.items():
+        if tree == MASK or tree is None or isinstance(tree, dict | list):
+            continue
+        text = tree if isinstance(tree, str) else json.dumps(canonical.display(tree))
+        if 0 < len(text) <= _LONGEST_FIELD and text == text.strip() == escape(text) and '"' not in text:
+            found[name] = text
     return dict(list(found.items())[:_MOST_FIELDS])
-
-
-def _plain(tree: Json) -> str | None:
-    if tree == MASK or tree is None or isinstance(tree, dict | list):
-        return None
-    text = tree if isinstance(tree, str) else json.dumps(canonical.display(tree))
-    is_plain = text and len(text) <= _LONGEST_FIELD and text == text.strip() == escape(text)
-    return text if is_plain and '"' not in text else None
 
 
 # -- the decision ----------------------------------------------------------------------------------------------
@@ -471,4 +469,4 @@ def _wrong(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmiss
 
 
 def _update(words: str) -> Reply:
-    return {"response_action": "update", "view": _window("sayso", "Close", [section(words)])}
+    return {"response_action": "update", "view": _window("sayso", [section(words)])}

@@ -315,7 +315,18 @@ class WebhookKeys:
     """
 
     def __init__(self, secrets: Collection[str], *, source: str) -> None:
-        self._keys = tuple(_key(secret, source) for secret in secrets)
+        self._keys = list[bytes]()
+        for secret in secrets:
+            try:
+                key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+            except ValueError:
+                key = b""
+            if not secret.startswith(_PREFIX) or not _SHORTEST <= len(key) <= _LONGEST:
+                raise errors.ConfigError(
+                    f"{source} does not contain a valid webhook secret; it must be whsec_ and 24 to 64 random bytes"
+                    " in base64; separate several secrets with spaces"
+                )
+            self._keys.append(key)
         if not self._keys:
             raise errors.ConfigError(
                 f"{source} contains no secret; set one like whsec_… (24 to 64 random bytes, base64)"
@@ -344,19 +355,6 @@ class WebhookKeys:
         right = [_signature(key, message_id, seconds, body).encode() for key in self._keys]
         # Compare every pair, so that the response time does not reveal which one matched.
         return any([hmac.compare_digest(one, other) for one in given for other in right])  # noqa: C419
-
-
-def _key(secret: str, source: str) -> bytes:
-    try:
-        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-    except ValueError:
-        key = b""
-    if not secret.startswith(_PREFIX) or not _SHORTEST <= len(key) <= _LONGEST:
-        raise errors.ConfigError(
-            f"{source} does not contain a valid webhook secret; it must be whsec_ and 24 to 64 random bytes"
-            " in base64; separate several secrets with spaces"
-        )
-    return key
 
 
 def _signature(key: bytes, message_id: str, seconds: str, body: bytes) -> str:
