@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import threading
+import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -180,6 +183,29 @@ def test_a_receiver_that_hung_is_not_waited_for_again_within_a_minute(
     clock.tick(seconds=61)
     assert receivers.post(slow, b"", {})[0] == 200
     assert asked == [slow, fine, fine, slow]
+
+
+def test_the_deadline_also_ends_a_body_that_trickles_in() -> None:
+    for said in (b"", b"Connection: close\r\n"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def trickle(said: bytes = said, listener: socket.socket = listener) -> None:
+                line, _ = listener.accept()
+                with line, suppress(OSError):
+                    line.recv(65_536)
+                    line.sendall(b"HTTP/1.1 200 OK\r\n" + said + b"Content-Length: 100\r\n\r\n")
+                    for _ in range(100):
+                        line.sendall(b"x")
+                        time.sleep(0.1)
+
+            receiver = threading.Thread(target=trickle)
+            receiver.start()
+            where = Destination.parse(f"http://127.0.0.1:{listener.getsockname()[1]}/", allow_private=True)
+            begun = time.monotonic()
+            status, body = webhook.post(where, b"{}", {}, seconds=0.5, room=100)
+            assert (status, time.monotonic() - begun < 5.0) == (200, True), said
+            assert 0 < len(body) < 100
+            receiver.join()
 
 
 def test_a_further_port_can_be_named() -> None:

@@ -210,14 +210,47 @@ def post(
         AddressRefusedError: The name resolves to an address that is not allowed.
         OSError: The connection failed, the certificate is not trusted, or there was no response in time.
     """
-    link = _Pinned(where, where.resolve(), ca_file, time.monotonic() + seconds)
-    with closing(link):
-        try:
-            link.request("POST", where.path, body, {**headers, "connection": "close"})
-            with link.getresponse() as answer:
-                return answer.status, answer.read(room) if room else b""
-        except http.client.HTTPException as error:
-            raise OSError(f"{where.origin} did not answer with valid HTTP ({type(error).__name__})") from None
+    addresses, deadline = where.resolve(), time.monotonic() + seconds
+    trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
+    with closing(http.client.HTTPConnection(where.host, where.port)) as link:
+        link.default_port = 443 if where.is_tls else 80  # the port that the Host header omits
+        link.sock = plain = _connected(addresses, where.port, deadline)
+        with closing(plain.dup()) as duplicate:  # the TLS wrapper takes over the original socket
+            # A socket timeout applies to each read, so a receiver that sends a byte a second could hold the line.
+            timer = threading.Timer(_left(deadline), _shut_down, (duplicate,))
+            timer.daemon = True
+            timer.start()
+            try:
+                if trust is not None:
+                    link.sock = trust.wrap_socket(plain, server_hostname=where.host)
+                link.request("POST", where.path, body, {**headers, "connection": "close"})
+                with link.getresponse() as answer:
+                    return answer.status, answer.read(room) if room else b""
+            except http.client.HTTPException as error:
+                raise OSError(f"{where.origin} did not answer with valid HTTP ({type(error).__name__})") from None
+            finally:
+                timer.cancel()
+
+
+def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
+    """Connect to the first of these checked addresses that accepts it."""
+    *others, last = addresses
+    for address in others:
+        with suppress(OSError):
+            return socket.create_connection((address, port), _left(deadline) / 2)
+    return socket.create_connection((last, port), _left(deadline))
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("there was no answer in time")
+    return left
+
+
+def _shut_down(line: socket.socket) -> None:
+    with suppress(OSError):  # already closed
+        line.shutdown(socket.SHUT_RDWR)
 
 
 class Receivers:
@@ -243,53 +276,6 @@ class Receivers:
             if time.monotonic() - begun >= SECONDS / 2:
                 with self._lock:
                     self._resting[who] = now + _REST
-
-
-class _Pinned(http.client.HTTPConnection):
-    """A connection to checked addresses that is shut down at its deadline."""
-
-    def __init__(self, where: Destination, addresses: Sequence[str], ca_file: str | None, deadline: float) -> None:
-        super().__init__(where.host, where.port)
-        self._where, self._addresses, self._deadline = where, addresses, deadline
-        self._trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
-        self.default_port = 443 if where.is_tls else 80  # the port that the Host header omits
-        self._duplicate: socket.socket | None = None
-        self._timer: threading.Timer | None = None
-
-    def connect(self) -> None:
-        self.sock = plain = self._first()
-        # A socket timeout applies to each read, so a receiver that sends a byte a second could hold the line for a day.
-        self._duplicate = plain.dup()  # the TLS wrapper takes over the original socket
-        self._timer = threading.Timer(self._left(), _shut_down, (self._duplicate,))
-        self._timer.daemon = True
-        self._timer.start()
-        if self._trust is not None:
-            self.sock = self._trust.wrap_socket(plain, server_hostname=self._where.host)
-
-    def _first(self) -> socket.socket:
-        *others, last = self._addresses
-        for address in others:
-            with suppress(OSError):
-                return socket.create_connection((address, self._where.port), self._left() / 2)
-        return socket.create_connection((last, self._where.port), self._left())
-
-    def _left(self) -> float:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("there was no answer in time")
-        return left
-
-    def close(self) -> None:
-        super().close()
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._duplicate is not None:
-            self._duplicate.close()
-
-
-def _shut_down(line: socket.socket) -> None:
-    with suppress(OSError):  # already closed
-        line.shutdown(socket.SHUT_RDWR)
 
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
