@@ -279,11 +279,18 @@ def cautions(request: Request) -> list[str]:
     if isinstance(subject, Question):
         found = [say("the question %(what)s", what=what) for what in summary.warnings(subject.text)]
     else:
-        found = list(_hidden(request))
-        text = request.effective.shown_text
+        call, found = request.effective, list[str]()
+        if request.requester.issuer == TOKENS and call.masked is not None:
+            # A remote program masks by its own choice, and could hide everything that matters.
+            count = masked_besides(call.shown, Redaction().mask(canonical.load(call.form)))
+            found += [say_n(
+                "the program hides %(num)s value that sayso would not mask by itself",
+                "the program hides %(num)s values that sayso would not mask by itself", count,
+            )] if count else []  # fmt: skip
+        text = call.shown_text
         # JSON in ASCII without escapes has nothing misleading. Lists look at hundreds of calls: this halves their time.
         if not (text.isascii() and text.isprintable()) or "\\" in text:
-            found += [say("argument %(what)s", what=what) for what in summary.warnings(request.effective.shown)]
+            found += [say("argument %(what)s", what=what) for what in summary.warnings(call.shown)]
         named["function"] = subject.tool
     warned = [
         (name, what)
@@ -291,19 +298,6 @@ def cautions(request: Request) -> list[str]:
         for what in summary.warnings(text)
     ]  # fmt: skip
     return found + [say("the %(name)s %(what)s", name=say(name), what=what) for name, what in warned]
-
-
-def _hidden(request: Request) -> Iterator[str]:
-    """Warn how many values a remote program masks by its own choice: it could hide everything that matters."""
-    call = request.effective
-    if request.requester.issuer != TOKENS or call.masked is None:
-        return
-    count = masked_besides(call.shown, Redaction().mask(canonical.load(call.form)))
-    if count:
-        yield say_n(
-            "the program hides %(num)s value that sayso would not mask by itself",
-            "the program hides %(num)s values that sayso would not mask by itself", count,
-        )  # fmt: skip
 
 
 def starts(request: Request) -> str | None:
@@ -341,24 +335,18 @@ def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterato
         yield from ((say("with the role"), token(role, room)) for role in sorted(wanted.roles))
     if may_start is not None:
         yield say("may start"), may_start
-    yield from _escalation(request, now, room)
+    escalation, at = request.escalation, request.escalated_at
+    if escalation is not None and (at is not None or request.state is State.PENDING):
+        due = request.created_at + escalation.after
+        when = ago(at, now) if at is not None else time_left(due, now) if now < due else say("now")
+        yield (say("escalates") if at is None else say("escalated"), when)
+        yield from ((say("to the role"), token(role, room)) for role in sorted(escalation.roles))
+        yield from ((say("to"), name_of(person, room)) for person in escalation.people)
     votes = request.votes if request.state is State.PENDING else ()
     yield from ((say("approved by"), attribution(vote, now)) for vote in votes)
     if request.claimed_by is not None and request.claimed_at is not None:
         times = filter(None, (ago(request.claimed_at, now), away))
         yield say("claimed by"), ", ".join((name_of(request.claimed_by, room), *times))
-
-
-def _escalation(request: Request, now: datetime, room: int) -> Iterator[tuple[str, str]]:
-    """Yield, as a name and value, when a request escalates or escalated, and to whom."""
-    escalation, at = request.escalation, request.escalated_at
-    if escalation is None or (at is None and request.state is not State.PENDING):
-        return
-    due = request.created_at + escalation.after
-    when = ago(at, now) if at is not None else time_left(due, now) if now < due else say("now")
-    yield (say("escalates") if at is None else say("escalated"), when)
-    yield from ((say("to the role"), token(role, room)) for role in sorted(escalation.roles))
-    yield from ((say("to"), name_of(person, room)) for person in escalation.people)
 
 
 def ask_rows(
