@@ -289,7 +289,7 @@ class _Replayed:
     ids: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict[str, list[str]](list))
 
     def ask(self, request: Request) -> None:
-        verdict = verdict_on(self.policy, request).outcome
+        verdict, _ = verdict_on(self.policy, request)
         self.counts["replayed"] += 1
         if verdict != self.draft.verdict:
             self.counts["uncertain"] += verdict in {"uncertain", "error"}

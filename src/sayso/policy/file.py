@@ -430,13 +430,6 @@ def _labelled(rule: Rule, file: str) -> Rule:
 Outcome = Literal["allow", "hold", "deny", "uncertain", "error"]
 
 
-class Past(NamedTuple):
-    """What a policy would have decided about a past call, and the masked arguments that prevent an answer."""
-
-    outcome: Outcome
-    masked: tuple[str, ...] = ()
-
-
 @dataclass
 class Replay:
     """The result of a replay.
@@ -478,21 +471,24 @@ def replay(requests: Iterable[Request], policy: Policy, before: Policy | None = 
         if request.kind != "call" or request.purged_at is not None:
             found.left_out += 1
             continue
-        past = verdict_on(policy, request)
-        was = "hold" if before is None else verdict_on(before, request).outcome
+        outcome, masked = verdict_on(policy, request)
+        was = "hold" if before is None else verdict_on(before, request)[0]
         if before is None and request.decision is not None and request.decision.under == "budget":
             was = "allow"
         found.asked += 1
-        found.verdicts[past.outcome] = found.verdicts.get(past.outcome, 0) + 1
-        for name in past.masked:
+        found.verdicts[outcome] = found.verdicts.get(outcome, 0) + 1
+        for name in masked:
             found.masked[name] = found.masked.get(name, 0) + 1
-        if was != past.outcome:
-            found.changes.setdefault((was, past.outcome), []).append(request.id)
+        if was != outcome:
+            found.changes.setdefault((was, outcome), []).append(request.id)
     return found
 
 
-def verdict_on(policy: Policy, request: Request) -> Past:
-    """Evaluate a policy for a past call, with the arguments that people saw and the time at which it was asked."""
+def verdict_on(policy: Policy, request: Request) -> tuple[Outcome, tuple[str, ...]]:
+    """Evaluate a policy for a past call, with the arguments that people saw and the time at which it was asked.
+
+    Return also the masked arguments that prevent an answer.
+    """
     call, run = request.call, None if request.process is not None else request.run_id  # None: the program named none
     try:
         answer = policy.explain(
@@ -500,8 +496,8 @@ def verdict_on(policy: Policy, request: Request) -> Past:
             agent=request.requester.subject, now=request.created_at, is_function=call.tool != call.name,
         )  # fmt: skip
     except (errors.PolicyError, ValueError):
-        return Past("error")
+        return "error", ()
     if answer.verdict is not None:
-        return Past(answer.verdict.kind)
+        return answer.verdict.kind, ()
     masked = answer.steps[-1].masked
-    return Past("uncertain", masked) if masked else Past("error")
+    return "uncertain" if masked else "error", masked
