@@ -100,17 +100,14 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
         raise table.error(
             "urls", "is missing; list Apprise URLs there, or name an environment variable with them in urls_env"
         )
-    services = [_service(url) for url in urls]
+    # Following a redirect would send the message, and the secrets in its headers, to another host.
+    known, services = cast("Any", apprise), list[Any]()
+    for url in urls:
+        service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
+        with _silenced():
+            services.append(service if service.add(url) else None)
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:
         raise table.error("urls", f"contains URLs of services that Apprise does not know: number {', '.join(wrong)}")
     pairs = [(url.partition(":")[0], one) for url, one in zip(urls, services, strict=True)]
     return AppriseChannel(name, pairs, people=table.people("people"))
-
-
-def _service(url: str) -> Any:
-    # Following a redirect would send the message, and the secrets in its headers, to another host.
-    known = cast("Any", apprise)
-    service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
-    with _silenced():
-        return service if service.add(url) else None

@@ -264,38 +264,34 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
 
     A `*.jsonl` file has one document on each line.
     """
-    results = [_judged(file, kind, lenient=lenient) for file in files]
-    rows = list[str]()
-    for found in results:
+    from sayso.mplp import NotConformantError
+
+    results, rows = list[dict[str, Any]](), list[str]()
+    for file in files:
+        what: str | None = None
+        problems, changes = list[str](), list[str]()
+        for where, content in _contents(file):
+            try:
+                taken = _parsed(content, kind, lenient=lenient)
+            except NotConformantError as error:
+                what = what or error.what
+                problems += (f"{where}{problem}" for problem in error.problems)
+            else:
+                what = what or type(taken).__name__
+                changes += (f"{where}{change}" for change in taken.changes)
+            if len(problems) >= _MOST:
+                problems[_MOST:] = ["there may be more; the rest was not checked"]
+                break
+        if what is None:
+            problems.append("/: the file contains no document")
+        found: dict[str, Any] = {
+            "file": file, "ok": not problems, "kind": what or "document", "problems": problems,
+            "changes": [] if problems else changes,
+        }  # fmt: skip
+        results.append(found)
         rows.append(f"{escape(found['file'])}: {'conforms' if found['ok'] else 'does not conform'} ({found['kind']})")
         rows += [f"  {escape(line)}" for line in (*found["problems"], *found["changes"])]
     return cli.answer(results, rows, 0 if all(found["ok"] for found in results) else context.WRONG)
-
-
-def _judged(file: str, kind: str | None, *, lenient: bool) -> dict[str, Any]:
-    """Return whether a file's documents conform, and their kinds; for a `*.jsonl` file with line numbers."""
-    from sayso.mplp import NotConformantError
-
-    what: str | None = None
-    problems, changes = list[str](), list[str]()
-    for where, content in _contents(file):
-        try:
-            taken = _parsed(content, kind, lenient=lenient)
-        except NotConformantError as error:
-            what = what or error.what
-            problems += (f"{where}{problem}" for problem in error.problems)
-        else:
-            what = what or type(taken).__name__
-            changes += (f"{where}{change}" for change in taken.changes)
-        if len(problems) >= _MOST:
-            problems[_MOST:] = ["there may be more; the rest was not checked"]
-            break
-    if what is None:
-        problems.append("/: the file contains no document")
-    return {
-        "file": file, "ok": not problems, "kind": what or "document", "problems": problems,
-        "changes": [] if problems else changes,
-    }  # fmt: skip
 
 
 @confirm.command("schema", short_help="Print a JSON Schema.")
