@@ -32,12 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Apply the setting if the project has turned it on."""
     if config.getini("sayso_memory_store"):
-        config.pluginmanager.register(_EveryTest(), "sayso_memory_store")
-
-
-class _EveryTest:
-    @pytest.fixture(autouse=True)
-    def _sayso_memory_store(self, sayso_store: MemoryStore) -> None: ...
+        config.addinivalue_line("usefixtures", "sayso_store")
 
 
 @pytest.fixture
