@@ -175,25 +175,25 @@ def event_rows(entries: Iterable[Entry]) -> list[str]:
     rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in shown]
     usual, most = _EVENT_ROOM
     pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
-    return [_row(entry, padded(event, pad)) for entry, event in rows]
-
-
-def _row(entry: Entry, event: str) -> str:
-    # The program's own steps use these channels only, so its issuer adds no information.
-    issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
-    who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
-    try:
-        when = moment(instant(entry.at))
-    except (OverflowError, TypeError, ValueError):  # an altered row
-        when = escape(str(entry.at))
-    try:
-        detail = json.loads(entry.detail)
-    except (TypeError, ValueError, RecursionError):
-        detail = entry.detail
-    parts = [brief(str(detail), _ROOM)]
-    if isinstance(detail, dict):
-        parts = [_part(name, value) for name, value in cast("dict[str, Any]", detail).items() if name not in _SILENT]
-    return "  ".join([when, event, who, *parts])
+    texts: list[str] = []
+    for entry, event in rows:
+        # The program's own steps use these channels only, so its issuer adds no information.
+        issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
+        who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
+        try:
+            when = moment(instant(entry.at))
+        except (OverflowError, TypeError, ValueError):  # an altered row
+            when = escape(str(entry.at))
+        try:
+            detail = json.loads(entry.detail)
+        except (TypeError, ValueError, RecursionError):
+            detail = entry.detail
+        parts = [brief(str(detail), _ROOM)]
+        if isinstance(detail, dict):
+            named = cast("dict[str, Any]", detail).items()
+            parts = [_part(name, value) for name, value in named if name not in _SILENT]
+        texts.append("  ".join([when, padded(event, pad), who, *parts]))
+    return texts
 
 
 def _part(name: str, value: Any) -> str:

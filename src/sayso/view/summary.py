@@ -143,8 +143,20 @@ class Layout:
         return [*self._run(parts.items[:head], width), note, *self._run(parts.items[head:], width)]
 
     def _run(self, items: list[tuple[str, Json]], width: int) -> list[str]:
-        rows = _packed(items, width)
-        return [row for prefix, item in items for row in self._named(prefix, item, width)] if rows is None else rows
+        """Lay out a list of short plain values with several on a line, and any other items one below the other."""
+        is_packed = not any(
+            prefix or isinstance(item, dict | list) or not is_light(item, _SHORT) or _is_tall(item)
+            for prefix, item in items
+        )
+        rows = [""] if items else list[str]()
+        for index, (_, item) in enumerate(items if is_packed else ()):
+            text = value(item) + ("," if index < len(items) - 1 else "")
+            if rows[-1] and columns(rows[-1]) + 1 + columns(text) > width:
+                rows.append("")
+            rows[-1] += f" {text}" if rows[-1] else text
+        if is_packed and all(columns(row) <= width for row in rows):
+            return rows
+        return [row for prefix, item in items for row in self._named(prefix, item, width)]
 
     def _named(self, prefix: str, item: Json, width: int) -> list[str]:
         if columns(prefix) > width // 2:
@@ -196,24 +208,6 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 def _closed(row: str) -> str:
     # A trailing space would be invisible.
     return row[:-1] + _SPACE if row.endswith(" ") else row
-
-
-def _packed(items: list[tuple[str, Json]], width: int) -> list[str] | None:
-    """Lay out a list of short plain values with several on a line; return None for any other container."""
-    if any(
-        prefix or isinstance(item, dict | list) or not is_light(item, _SHORT) or _is_tall(item)
-        for prefix, item in items
-    ):
-        return None
-    if not items:
-        return []
-    rows = [""]
-    for index, (_, item) in enumerate(items):
-        text = value(item) + ("," if index < len(items) - 1 else "")
-        if rows[-1] and columns(rows[-1]) + 1 + columns(text) > width:
-            rows.append("")
-        rows[-1] += f" {text}" if rows[-1] else text
-    return rows if all(columns(row) <= width for row in rows) else None
 
 
 def _is_tall(tree: Json) -> bool:
