@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
@@ -236,18 +236,17 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
         return [f"{pointer(field or '')}: is not a field of the protocol"]
     if validator.is_valid(document):
         return []
-    return list(islice((line for error in validator.iter_errors(document) for line in _lines(error)), _MAX_PROBLEMS))
-
-
-def _lines(error: jsonschema_rs.ValidationError) -> Iterator[str]:
-    kind, at = cast("Any", error.kind), tuple(error.instance_path)
-    match kind.name:
-        case "required":
-            yield f"{pointer(*at, kind.property)}: is missing"
-        case "additionalProperties":
-            yield from (f"{pointer(*at, name)}: is not a field of the protocol" for name in kind.unexpected)
-        case _:
-            yield f"{pointer(*at)}: {_problem(kind, error.instance) or error.message}"
+    lines: list[str] = []
+    for error in islice(validator.iter_errors(document), _MAX_PROBLEMS):
+        wrong, at = cast("Any", error.kind), tuple(error.instance_path)
+        match wrong.name:
+            case "required":
+                lines.append(f"{pointer(*at, wrong.property)}: is missing")
+            case "additionalProperties":
+                lines += [f"{pointer(*at, name)}: is not a field of the protocol" for name in wrong.unexpected]
+            case _:
+                lines.append(f"{pointer(*at)}: {_problem(wrong, error.instance) or error.message}")
+    return lines[:_MAX_PROBLEMS]
 
 
 def _problem(kind: Any, value: Any) -> str | None:
