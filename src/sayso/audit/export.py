@@ -203,7 +203,12 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
         requests += 1
         rows = rows_of(store, run_id=request.run_id, request_id=request.id)
         words += sum(any(word in row.detail for word in _WORDS) for row in rows)
-    runs = list(_old_runs(store, before))
+    runs, cursor = list[str](), None
+    while True:
+        found, cursor = store.runs(RunFilter(frozenset({RunState.ENDED})), cursor=cursor, limit=_PAGE)
+        runs += [run.id for run in found if run.updated_at < before and store.get_run(run.id).steps]
+        if cursor is None:
+            break
     if not is_dry:
         for run_id in runs:
             store.purge_run(run_id, by, before=before, channel=channel)
@@ -222,15 +227,6 @@ def _is_needed(store: Store, request: Request, before: datetime, by: Identity, c
     except errors.RunNotFoundError:
         pass
     return False
-
-
-def _old_runs(store: Store, before: datetime) -> Iterator[str]:
-    cursor: str | None = None
-    while True:
-        found, cursor = store.runs(RunFilter(frozenset({RunState.ENDED})), cursor=cursor, limit=_PAGE)
-        yield from (run.id for run in found if run.updated_at < before and store.get_run(run.id).steps)
-        if cursor is None:
-            return
 
 
 _KIND = "receipt"
