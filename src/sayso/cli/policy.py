@@ -36,7 +36,6 @@ from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.model.text import csv_row, escape, storable
 from sayso.policy import Answer, Policy
-from sayso.policy.file import Replay
 from sayso.policy.file import replay as replayed
 from sayso.policy.rules import short_name
 from sayso.stores.base import Filter
@@ -263,20 +262,16 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     begin = clock.now() - timedelta(days=_DAYS_REPLAYED) if since is None else since
     new, before = _rules(file), _rules(None) if file is not None else None
     found = replayed(requests_in(cli.store, Filter(), since=begin), new, before)
-    return cli.answer({"since": clock.written(begin), **found.as_json()}, _shown_replay(found))
-
-
-def _shown_replay(found: Replay) -> Iterator[str]:
-    yield f"{plural(found.asked, 'past call')}: " + (
-        ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.verdicts.items())) or "nothing to decide"
-    )
+    verdicts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.verdicts.items()))
+    rows = [f"{plural(found.asked, 'past call')}: {verdicts or 'nothing to decide'}"]
     for (was, now), ids in sorted(found.changes.items()):
         more = f" and {len(ids) - _IDS:,} more" if len(ids) > _IDS else ""
-        yield f"{was} -> {now}: {len(ids):,} ({', '.join(map(short, ids[:_IDS]))}{more})"
+        rows.append(f"{was} -> {now}: {len(ids):,} ({', '.join(map(short, ids[:_IDS]))}{more})")
     for name, count in sorted(found.masked.items()):
-        yield escape(f"uncertain, because {name} is masked: {count:,}")
+        rows.append(escape(f"uncertain, because {name} is masked: {count:,}"))
     if found.left_out:
-        yield f"left out, because they are questions or were purged: {found.left_out:,}"
+        rows.append(f"left out, because they are questions or were purged: {found.left_out:,}")
+    return cli.answer({"since": clock.written(begin), **found.as_json()}, rows)
 
 
 # -- shared by the commands ----------------------------------------------------------------------------------------

@@ -143,9 +143,8 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for one in node.names:
-            self.names[one.asname or one.name.partition(".")[0]] = (
-                one.name if one.asname else one.name.partition(".")[0]
-            )
+            top = one.name.partition(".")[0]
+            self.names[one.asname or top] = one.name if one.asname else top
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         for one in node.names:
@@ -356,7 +355,15 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
             complain(f"error: {escape(file.as_posix())} cannot be read ({type(error).__name__}); it was not scanned")
     left = [one for one in found if one.ignored is None]
     if as_json:
-        out(json.dumps({"files": number, "findings": [_document(one) for one in found]}, indent=1))
+        documents = [
+            {
+                "path": one.path, "line": one.line, "column": one.column, "call": one.call,
+                "function": one.function or None, "pattern": one.pattern.id, "severity": one.pattern.severity,
+                "ignored": one.ignored,
+            }
+            for one in found
+        ]  # fmt: skip
+        out(json.dumps({"files": number, "findings": documents}, indent=1))
     elif as_sarif:
         out(json.dumps(sarif(found), indent=1))
     else:
@@ -374,13 +381,6 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
     return int(fail_on is not None and most >= SEVERITIES.index(fail_on))
 
 
-def _document(one: Finding) -> dict[str, Any]:
-    return {
-        "path": one.path, "line": one.line, "column": one.column, "call": one.call, "function": one.function or None,
-        "pattern": one.pattern.id, "severity": one.pattern.severity, "ignored": one.ignored,
-    }  # fmt: skip
-
-
 def sarif(found: Sequence[Finding]) -> dict[str, Any]:
     """Return findings as a SARIF 2.1.0 log; ignored ones are suppressed in the source, with their reason."""
     rules = [
@@ -391,21 +391,20 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
         }
         for one in patterns()
     ]  # fmt: skip
+    results: list[dict[str, Any]] = []
+    for one in found:
+        place = {
+            "artifactLocation": {"uri": quote(os.fsencode(one.path))},
+            "region": {"startLine": one.line, "startColumn": one.column},
+        }
+        reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
+        results.append({
+            "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
+            "message": {"text": f"{one.call} {_message_of(one.pattern)}"},
+            "locations": [{"physicalLocation": place}], "suppressions": reason,
+        })  # fmt: skip
     tool = {"driver": {"name": "sayso scan", "version": __version__, "rules": rules}}
     return {
         "$schema": _SCHEMA, "version": "2.1.0",
-        "runs": [{"tool": tool, "columnKind": "unicodeCodePoints", "results": [_result(one) for one in found]}],
-    }  # fmt: skip
-
-
-def _result(one: Finding) -> dict[str, Any]:
-    place = {
-        "artifactLocation": {"uri": quote(os.fsencode(one.path))},
-        "region": {"startLine": one.line, "startColumn": one.column},
-    }
-    reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
-    return {
-        "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
-        "message": {"text": f"{one.call} {_message_of(one.pattern)}"},
-        "locations": [{"physicalLocation": place}], "suppressions": reason,
+        "runs": [{"tool": tool, "columnKind": "unicodeCodePoints", "results": results}],
     }  # fmt: skip
