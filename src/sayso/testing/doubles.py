@@ -12,7 +12,7 @@ import inspect
 import re
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -123,19 +123,6 @@ _DAY = timedelta(hours=24)
 _KINDS: dict[str, type] = {"amount": int, "to": str, "password": str}
 
 
-def _taking(arguments: Mapping[str, Any]) -> Callable[..., object]:
-    """Return a function that takes these arguments, because a gate binds arguments by signature; skip invalid names."""
-
-    def pay() -> None: ...
-
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    names = [name for name in arguments if name.isidentifier() and not iskeyword(name)]
-    kinds = {name: _KINDS.get(name, Any) for name in names}
-    pay.__annotations__ = {n: kind if type(arguments[n]) is kind else Any for n, kind in kinds.items()}
-    cast("Any", pay).__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in names])
-    return pay
-
-
 def _call(arguments: Mapping[str, Any], schema: Schema) -> Call:
     form = canonical.encode(arguments)
     tree = canonical.load(form.text)
@@ -154,7 +141,16 @@ def sample_call(run_id: str | None = None, arguments: Mapping[str, Any] | None =
         fields: Values for any other fields of `Request`.
     """
     given = {"amount": 10, "to": "alice"} if arguments is None else arguments
-    call = _call(given, Schema.of(_taking(given)))
+
+    def pay() -> None: ...
+
+    # A gate binds arguments by the function's signature; a name that no parameter can have is left out.
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [name for name in given if name.isidentifier() and not iskeyword(name)]
+    kinds = {name: _KINDS.get(name, Any) for name in names}
+    pay.__annotations__ = {n: kind if type(given[n]) is kind else Any for n, kind in kinds.items()}
+    cast("Any", pay).__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in names])
+    call = _call(given, Schema.of(pay))
     return _request("call", run_id or new_run_id(), call, fields)
 
 
