@@ -154,23 +154,18 @@ class StdioUpstream:
         if process is None or process.stdout is None:
             raise RuntimeError("the process has no output")
         try:
-            while line := await self._line(process.stdout):
+            while line := await process.stdout.readline():
                 with suppress(ValueError, RecursionError):  # log output on stdout, which no client could parse either
                     message: Any = json.loads(line)
                     if isinstance(message, dict):
                         await receive(line.rstrip(b"\r\n"), cast("Message", message))
-        finally:
-            await closed()
-            await self._end()  # it may have closed only its output, and would then run on
-
-    async def _line(self, output: asyncio.StreamReader) -> bytes:
-        try:
-            return await output.readline()
-        except ValueError:
+        except ValueError:  # of `readline`
             _log.warning(
                 "stopped the server %s, because it wrote a line of more than %s bytes", self._command[0], f"{_LINE:,}"
             )
-            return b""
+        finally:
+            await closed()
+            await self._end()  # it may have closed only its output, and would then run on
 
     async def send(self, message: Message) -> None:
         """Write a line without waiting for the server to read it, as the next step may be to end the server."""
