@@ -345,6 +345,30 @@ def test_lists_say_who_else_is_at_a_request_and_which_role_a_reader_lacks(app: S
     assert text_of(ada.get("/").text).count("needs the role ops") == 1
 
 
+def test_a_call_that_its_run_has_asked_for_and_made_before_says_so(app: Starlette, ada: Browser) -> None:
+    def warned(request_id: str) -> list[str]:
+        page = ada.get(f"/r/{request_id}").text
+        return [text_of(one) for one in re.findall(r"<li>(Warning: this run[^<]*)", page)]
+
+    pay = payer()
+    with sayso.run("order-9"):
+        first = held(pay, 5).confirmation_id
+        assert warned(first) == []
+        sayso.Review().approve(first, by="ada")
+        pay(5)
+        (said,) = warned(second := held(pay, 5).confirmation_id)
+        assert said.startswith(f"Warning: this run has asked for the same call before: {first[:11]} approved by ada")
+        sayso.Review().approve(second, by="ada", changes={"amount": 4})
+        pay(5)
+        (said,) = warned(held(pay, 5).confirmation_id)
+        assert said.startswith(
+            f"Warning: this run has asked for the same call before, and it was changed: {second[:11]}"
+        )
+        assert warned(held(pay, 6).confirmation_id) == []
+    with sayso.run("order-10"):
+        assert warned(held(pay, 5).confirmation_id) == []
+
+
 def test_nothing_is_assigned_to_whom_it_would_refuse_or_nobody_knows(
     app: Starlette, store: Store, clock: Clock
 ) -> None:

@@ -34,7 +34,7 @@ from sayso.server.pages.arguments import Argument, currency_code, draw, is_curre
 from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
 from sayso.view import card
-from sayso.view.summary import name_of, time_left
+from sayso.view.summary import name_of, short, time_left
 
 FEWEST = 3
 """The fewest alike calls to fold; with two, opening the row would cost more than it saves."""
@@ -462,6 +462,20 @@ def outlier_notes(store: Store, request: Request) -> list[str]:
     columns = [column for column in _arguments([request, *others]) if not column.is_common]
     notes = [(column.name, _notes(column)[0]) for column in columns]
     return [say("%(name)s stands out (%(why)s)", name=name, why=note) for name, note in notes if note]
+
+
+def repeat_notes(store: Store, request: Request, now: datetime) -> list[str]:
+    """Return a note if its run has asked for a pending call before, and it was started: the newest such request."""
+    if key_of(request) is None:
+        return []
+    same = Filter(kind="call", run_id=request.run_id, name=request.call.tool)
+    for one in store.list(same, limit=_MOST_SIMILAR, newest=True).requests:
+        if one.fingerprint == request.fingerprint and one.execution is not None:
+            known = {"id": short(one.id), "state": card.status_line(one, now)}
+            if one.edited is None:
+                return [say("this run has asked for the same call before: %(id)s %(state)s", **known)]
+            return [say("this run has asked for the same call before, and it was changed: %(id)s %(state)s", **known)]
+    return []
 
 
 def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:

@@ -33,7 +33,7 @@ from sayso.server.auth.tokens import unknown_names
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
 from sayso.server.pages import grants
-from sayso.server.pages.alike import outlier_notes
+from sayso.server.pages.alike import outlier_notes, repeat_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.edits import colleagues
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
@@ -120,7 +120,7 @@ def request_page(
         same_effect=bool(same_effect),
         cautions=[
             *card.cautions(request), *zones, *card.effect_cautions(same_effect, now),
-            *outlier_notes(context.settings.store, request),
+            *repeat_notes(context.settings.store, request, now), *outlier_notes(context.settings.store, request),
         ],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
         refused=None if request.returned is None or request.state is not State.PENDING
