@@ -119,8 +119,21 @@ def test_a_decision_leads_to_the_next_in_the_order_of_the_list_wherever_it_is(
         assert fields_of(after.text)["then"] == now[now.index(order[at + 1]) + 1], at
 
 
+def test_a_word_of_the_search_finds_questions(ada: Browser) -> None:
+    call = asked("5.00", None, "1h")
+    question = held(sayso.ask, "Ship order 4716 today?", type=bool, wait="raise").confirmation_id
+    assert ids(ada, "/?q=kind:question") == ids(ada, "/?kind=question&q=ship") == [question]
+    assert ids(ada, "/?q=kind:Call&fold=no") == [call]
+    assert ids(ada, "/?q=kind:call+ship&fold=no") == []
+    assert 'href="/">kind: question' in ada.get("/?kind=question").text
+    assert ada.get("/?q=kind:calls").status_code == 400
+
+
 def test_an_empty_list_names_the_words_that_filter_where_the_search_has_another_one(ada: Browser) -> None:
-    hint = "Only these words of a search are filters: risk:high, assigned:me, mentions:me, snoozed, approved:me."
+    hint = (
+        "Only these words of a search are filters: risk:high, kind:question, assigned:me, mentions:me, snoozed,"
+        " approved:me."
+    )
     for search in ("tool:refund", "late run:x"):
         assert hint in text_of(ada.get("/", params={"q": search}).text)
     for search in ("refund", "risk:high", "assigned:me"):

@@ -11,7 +11,7 @@ error, never an empty list.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
@@ -45,12 +45,13 @@ SORTS = {
     "": later("High risk first"), "oldest": later("Oldest first"), "newest": later("Newest first"),
     "end": later("Expiring soonest"), "risk": later("Highest risk"), "amount": later("Largest amount"),
 }  # fmt: skip
+KINDS = (later("call"), later("question"))
 _SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed", "approved:me": "voted"}
 _ABOUT_ME = {"mine", "mentions", "snoozed", "voted"}
 _NOBODY = "nobody"
 _CHIPS = {
     "q": later("search"), "mine": later("claimed by me"), "assigned": later("assigned to"),
-    "mentions": later("mentions me"), "state": later("state"),
+    "mentions": later("mentions me"), "state": later("state"), "kind": later("kind"),
     "tool": later("function"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
     "voted": later("approved by me"),
     "agent": later("asked by"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
@@ -116,7 +117,7 @@ class Listing:
     @property
     def hint(self) -> str:
         """Which words of a search are filters, if it has another word like them, such as `tool:refund`; else empty."""
-        known = ", ".join(("risk:high", "assigned:me", *_SEARCH_WORDS))
+        known = ", ".join(("risk:high", "kind:question", "assigned:me", *_SEARCH_WORDS))
         said = say("Only these words of a search are filters: %(known)s. “Filters” has all others.", known=known)
         return said if ":" in self.asked["q"] else ""
 
@@ -174,7 +175,7 @@ def inbox(context: RequestContext) -> Response:
     rows, to_me = rows_of(context.review, alone, now, context.reviewer), context.review.mentions()
     by_id = {row.id: row for row in rows}
     return render(
-        context, "inbox.html", listing=listing, verbs=_VERBS, sorts=SORTS, views=views_of(context),
+        context, "inbox.html", listing=listing, verbs=_VERBS, kinds=KINDS, sorts=SORTS, views=views_of(context),
         has_snoozed=bool(context.review.snoozed()) and not listing.asked["snoozed"],
         voted=0 if listing.asked["voted"] else len(context.approved),
         rows=[
@@ -190,7 +191,8 @@ def history(context: RequestContext) -> Response:
     listing = _listing(context, DECIDED, "history", newest=True)
     return render(
         context, "history.html", rows=rows_of(context.review, listing.requests, clock.now()), listing=listing,
-        verbs=_VERBS, exports=[(kind, context.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
+        verbs=_VERBS, kinds=KINDS,
+        exports=[(kind, context.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
     )  # fmt: skip
 
 
@@ -272,8 +274,8 @@ def _asked(context: RequestContext) -> dict[str, str]:
             asked[_SEARCH_WORDS[word]] = "yes"
         elif name == "risk" and value:
             asked["risk"] = value.casefold() if value.casefold() in RISKS else value
-        elif name == "assigned" and value:
-            asked["assigned"] = value
+        elif name in {"assigned", "kind"} and value:
+            asked[name] = value
         else:
             left.append(word)
     if asked["assigned"].casefold() == "me":
@@ -313,9 +315,7 @@ class _Search:
             self._tests.append(context.has)
         self._newest, self._review = newest, context.review
         sort = "" if newest else asked["sort"]
-        if sort not in SORTS:
-            known = ", ".join(filter(None, SORTS))
-            raise ValueError(say("%(given)s is not a sort order; use one of %(known)s", given=repr(sort), known=known))
+        _must_be_among(sort, SORTS, later("%(given)s is not a sort order; use one of %(known)s"))
         self.order = sort if sort in _KEYS else ""
         self.folds = asked["fold"] != "no"
         self._filters: dict[str, Any] = {
@@ -399,10 +399,18 @@ class _Search:
         return not is_listed_before and all(test(request) for test in self._tests)
 
 
+def _must_be_among(given: str, known: Collection[str], words: str) -> None:
+    if given not in known:
+        raise ValueError(say(words, given=repr(given), known=", ".join(filter(None, known))))
+
+
 def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     """Yield the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
     agent, owner, by, verb, channel = (asked[name] for name in ("agent", "assigned", "by", "verb", "channel"))
-    since, until = _day(asked["from"]), _day(asked["to"])
+    since, until, kind = _day(asked["from"]), _day(asked["to"]), asked["kind"].casefold()
+    if kind:
+        _must_be_among(kind, KINDS, later("%(given)s is not a kind; use one of %(known)s"))
+        yield lambda request: request.kind == kind
     if agent:
         yield lambda request: _is_named(request.requester, agent)
     if owner:
@@ -412,9 +420,7 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
             _is_named(vote.by, by) for vote in (*request.votes, request.decision) if vote is not None
         )
     if verb:
-        if verb not in _VERBS:
-            known = ", ".join(_VERBS)
-            raise ValueError(say("%(given)s is not a decision; use one of %(known)s", given=repr(verb), known=known))
+        _must_be_among(verb, _VERBS, later("%(given)s is not a decision; use one of %(known)s"))
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
         yield lambda request: request.decision is not None and _is_through(request.decision, channel.casefold())

@@ -21,8 +21,8 @@ from sayso.server.context import RequestContext, redirect
 from sayso.stores.transaction import Record
 
 FILTERS = (
-    "q", "state", "tool", "run", "risk", "mine", "assigned", "mentions", "snoozed", "voted", "agent", "by", "verb",
-    "channel", "from", "to", "sort", "fold",
+    "q", "state", "kind", "tool", "run", "risk", "mine", "assigned", "mentions", "snoozed", "voted", "agent", "by",
+    "verb", "channel", "from", "to", "sort", "fold",
 )  # fmt: skip
 _KIND, _LEAD = "view", "lead"
 _MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
