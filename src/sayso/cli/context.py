@@ -566,7 +566,7 @@ _FILTERS: tuple[tuple[Sequence[str], dict[str, Any]], ...] = (
     (["--kind"], {"type": click.Choice(["call", "question"]), "help": "Only calls, or only questions."}),
     (
         ["--text", "--search", "text"],
-        {"metavar": "TEXT", "help": "Only with this text in id, run, function, arguments, prompt or question."},
+        {"metavar": "TEXT", "help": "Only with these words in id, run, function, arguments, prompt or question."},
     ),
     (["--older-than"], {"metavar": "SPAN", "type": as_span, "help": "Only requests at least this old: 90s, 1h, 7d."}),
     (["--claimed-by"], {"metavar": "NAME", "help": "Only requests that this reviewer has claimed."}),

@@ -90,7 +90,7 @@ class Review:
             risk: Only requests with this risk word.
             agent: Only requests of this program, by its name or `issuer:name`.
             kind: Only calls, or only questions.
-            text: Only requests with this text in id, run, function, arguments, prompt or question.
+            text: Only requests with each of these words in id, run, function, arguments, prompt or question.
             claimed_by: Only requests that this reviewer has claimed.
             older_than: Only requests that were asked at least this long ago: `"1h"`, `"7d"` or a `timedelta`.
             cursor: The `cursor` of the previous page.

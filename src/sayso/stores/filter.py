@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -11,6 +12,7 @@ from sayso.model.request import Call, Request, State, search_text
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 
+_WORD = re.compile(r'"([^"]+)"|(\S+)')
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
 """The states of a request in which a run that waits for it cannot continue."""
 
@@ -25,9 +27,10 @@ class Filter:
         name: Of the function with this name, or this qualified name (`module:function`).
         risk: With this risk word.
         claimed_by: Claimed by this identity, by folded comparison.
-        text: With this text in id, run, function name, masked arguments as they were asked, title, summary, effect,
-            prompt, question or the notes of decisions; not case-sensitive. Only the first 4,000 characters of arguments
-            are searched; in an encrypted store, only id, run and function.
+        text: With each of these words, or parts of words, in id, run, function name, masked arguments as they were
+            asked, title, summary, effect, prompt, question or the notes of decisions; not case-sensitive. Words in
+            double quotes are searched for side by side. Only the first 4,000 characters of arguments are searched; in
+            an encrypted store, only id, run and function.
         kind: Calls or questions only.
         at: Treat requests as expired that have reached their end at this instant, even if that is not recorded yet.
     """
@@ -40,6 +43,12 @@ class Filter:
     text: str | None = None
     kind: Literal["call", "question"] | None = None
     at: datetime | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """The words of `text`, folded; a text in double quotes is one of them."""
+        found = _WORD.findall("" if self.text is None else self.text.casefold())
+        return [quoted or plain for quoted, plain in found]
 
 
 @dataclass(frozen=True)
@@ -92,5 +101,5 @@ def matches(request: Request, wanted: Filter) -> bool:
         and (wanted.name is None or wanted.name in names)
         and (wanted.risk is None or request.risk == wanted.risk)
         and (by is None or (claimed is not None and claimed.is_same(by)))
-        and (wanted.text is None or wanted.text.casefold() in search_text(request))
+        and (wanted.text is None or all(word in search_text(request) for word in wanted.words))
     )

@@ -61,9 +61,9 @@ def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
     if wanted.claimed_by is not None:
         parts.append("claimed_by = ?")
         values.append(wanted.claimed_by.folded)
-    if wanted.text is not None:
+    for word in wanted.words:
         parts.append("instr(search, ?) > 0")
-        values.append(wanted.text.casefold())
+        values.append(word)
     return parts, values
 
 

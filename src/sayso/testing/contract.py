@@ -162,6 +162,9 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
             (Filter(text="STRASSE"), [question]),
             (Filter(text="grösse"), [risky]),
             (Filter(text="SAID s"), [rejected]),
+            (Filter(text=' so  "said so" '), [rejected]),
+            (Filter(text='"so said"'), []),
+            (Filter(text="said straße"), []),
             (Filter(text="Pay%"), []),
             (Filter(text=plain.id[5:]), [plain]),
         ]

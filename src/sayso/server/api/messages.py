@@ -61,7 +61,7 @@ class RequestsQuery(Query):
     agent: Annotated[Text, Field(description="The program that made the request, by name or `issuer:name`.")] = None
     kind: Literal["call", "question"] | None = None
     text: Annotated[
-        Text, Field(description="Only with this text in id, run, function, arguments, prompt or question.")
+        Text, Field(description="Only with each of these words in id, run, function, arguments, prompt or question.")
     ] = None
     q: Annotated[Text, Field(description="The old name of `text`.")] = None
     older_than: Annotated[Text, Field(description="The minimum age: `90s`, `15m`, `24h`, `7d`.")] = None

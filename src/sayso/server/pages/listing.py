@@ -317,9 +317,12 @@ class _Search:
         sort = "" if newest else asked["sort"]
         _must_be_among(sort, SORTS, later("%(given)s is not a sort order; use one of %(known)s"))
         self.order = sort if sort in _KEYS else ""
-        self.folds = asked["fold"] != "no"
+        self.folds, kind = asked["fold"] != "no", asked["kind"].casefold()
+        if kind:
+            _must_be_among(kind, KINDS, later("%(given)s is not a kind; use one of %(known)s"))
         self._filters: dict[str, Any] = {
             "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
+            "kind": kind or None,
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] and not absent else None,
         }  # fmt: skip
         self._found: list[Request] = []
@@ -407,10 +410,7 @@ def _must_be_among(given: str, known: Collection[str], words: str) -> None:
 def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     """Yield the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
     agent, owner, by, verb, channel = (asked[name] for name in ("agent", "assigned", "by", "verb", "channel"))
-    since, until, kind = _day(asked["from"]), _day(asked["to"]), asked["kind"].casefold()
-    if kind:
-        _must_be_among(kind, KINDS, later("%(given)s is not a kind; use one of %(known)s"))
-        yield lambda request: request.kind == kind
+    since, until = _day(asked["from"]), _day(asked["to"])
     if agent:
         yield lambda request: _is_named(request.requester, agent)
     if owner:
