@@ -1294,3 +1294,17 @@ def test_only_plain_values_of_a_schema_that_says_nothing_else_are_taken_as_they_
     assert not Schema.from_text(json.dumps({**text.tree, "properties": bounded})).is_plainly_fit(plain)
     foreign = {name: part for name, part in text.tree.items() if name != "x-sayso-signature"}
     assert Schema.from_text(json.dumps(foreign)).is_plainly_fit(plain)
+
+
+def test_a_bare_number_is_no_moment_and_a_date_alone_no_date_and_time() -> None:
+    def meet(day: dt.date, moment: dt.datetime, hour: dt.time) -> None: ...
+
+    schema = Schema.from_text(Schema.of(meet).text)
+    good: dict[str, Any] = {"day": "2026-12-01", "moment": "2026-12-01T09:00:00+01:00", "hour": "09:00:00"}
+    assert schema.fit({**good, "moment": "2026-12-01 09:00"}).keys() == good.keys()
+    for name, wrong in (
+        ("day", "20261201"), ("day", 20261201), ("moment", "20261201"), ("moment", "2026-12-01"), ("moment", 1e9),
+        ("hour", "930"), ("hour", 930),
+    ):  # fmt: skip
+        with pytest.raises(SchemaError, match=f"{name}: Input should be a valid"):
+            schema.fit({**good, name: wrong})

@@ -492,6 +492,37 @@ def test_what_is_sent_back_by_the_mouse_asks_what_should_be_different_on_the_sam
     state_is(page, "feedback")
 
 
+def test_what_was_refused_is_what_the_note_sends_next(surf: Surf) -> None:
+    surf.expected = "status of 422"
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.press("f")
+    page.keyboard.press("Control+Enter")  # it needs words, and says so before anything is sent
+    expect(page.locator(".aimed")).to_contain_text("Send back")
+    with page.expect_navigation():
+        page.evaluate("document.querySelector('[data-key=f]').click()")  # sent all the same
+    expect(page.get_by_role("alert")).to_contain_text("write in the note")
+    expect(page.locator("#note")).to_be_focused()
+    expect(page.locator(".aimed")).to_contain_text("Send back")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.keyboard.type("4000 is far too many")
+    page.keyboard.press("Control+Enter")
+    state_is(page, "feedback")
+
+
+def test_commands_bring_other_buttons_into_sight_and_press_none(surf: Surf) -> None:
+    request_id = held(pay, 5)
+    page = surf.page(request_id)
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    for words, name in (("cancel the", "Cancel the run"), ("extend", "Extend")):
+        page.keyboard.press("Control+k")
+        page.keyboard.type(words)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_focused()
+    assert stands(request_id).state is State.PENDING
+
+
 def test_whatever_is_announced_above_it_the_call_keeps_its_place_while_a_note_is_written(surf: Surf) -> None:
     request_id = held(taking({f"text{at}": str for at in range(12)}, []), *["long"] * 12)
     page = surf.page(request_id, viewport={"width": 1280, "height": 800})

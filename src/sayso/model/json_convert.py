@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import re
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
@@ -45,6 +46,12 @@ _BOUNDS = frozenset(
 )
 _DATE = "Input should be a valid date, YYYY-MM-DD"
 _DATETIME = "Input should be a valid datetime, YYYY-MM-DDTHH:MM:SS with an offset if it has one"
+_TIME = "Input should be a valid time, HH:MM:SS"
+# pydantic takes a bare number, such as 20261201, for seconds since 1970, and a date alone for its midnight.
+_MOMENTS = {
+    "date": (re.compile(r"\d{4}-"), _DATE), "datetime": (re.compile(r"\d{4}-\d\d-\d\d[Tt _]"), _DATETIME),
+    "time": (re.compile(r"\d\d:"), _TIME),
+}  # fmt: skip
 _REFUSED = "is refused by the program's own check"
 _PLAIN_WORDS = {
     "value_error": _REFUSED,
@@ -53,7 +60,7 @@ _PLAIN_WORDS = {
     "date_from_datetime_parsing": _DATE,
     "datetime_parsing": _DATETIME,
     "datetime_from_date_parsing": _DATETIME,
-    "time_parsing": "Input should be a valid time, HH:MM:SS",
+    "time_parsing": _TIME,
     "time_delta_parsing": "Input should be a valid duration, as P1DT2H30M or 26:30:00",
     "uuid_parsing": "Input should be a valid UUID",
     "path_type": "Input should be a valid path",
@@ -95,6 +102,9 @@ def _scalar(node: Node, value: Any) -> Any:
     is_text = kind.startswith("secret")
     if not isinstance(value, str) and (is_text or isinstance(value, bool) or not isinstance(value, int | float)):
         raise ValueError(f"Input should be a valid {'string' if is_text else kind}")
+    shape, what = _MOMENTS.get(kind, (None, ""))
+    if shape is not None and not (isinstance(value, str) and shape.match(value.strip())):
+        raise ValueError(what)
     if is_text and value == MASK:
         raise ValueError("Input is the mask, not a value; leave it out to keep the secret")
     if kind in ("bytes", "secret bytes") and isinstance(value, str):

@@ -11,7 +11,7 @@ changed meanwhile, or that somebody else decided, is left unchanged and reported
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -234,14 +234,23 @@ def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> 
     return next((one.id for one in others if page.why_not(context, one, now) is None), "")
 
 
-def _next(context: RequestContext) -> dict[str, Any] | None:
-    """Return the row of the inbox that the page before named, as it is now; `calls` says how many are in it."""
-    then, address = context.form.get("then", ""), context.form.get("in", "")
-    request = context.find(then)
-    if request is None or request.state is not State.PENDING:
+def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] | None:
+    """Return the row of the inbox to go on with, as it is now; `calls` says how many are in it.
+
+    That is what was undone, then what was shown and not decided, and then the row that the page before named.
+    """
+    undone = decided if context.form.get("verb") == _UNDO else ()
+    left = [one for one in context.form.get("shown", "").split(",")[:_MOST] if one not in decided]
+    found, now = map(context.find, filter(None, (*undone, *left, context.form.get("then", "")))), clock.now()
+    waiting = (
+        one for one in found if one is not None and one.state is State.PENDING and one.id not in context.approved
+    )
+    request = next((one for one in waiting if page.why_not(context, one, now) is None), None)
+    if request is None:
         return None
     name, line = parts_of(request)
-    group = next(one for one in fold(alike_to(context, then, address, _MOST) or [request]) if request in one)
+    alike = alike_to(context, request.id, context.form.get("in", ""), _MOST) or [request]
+    group = next(one for one in fold(alike) if request in one)
     return {"id": request.id, "name": name, "line": line, "calls": len(group)}
 
 
@@ -284,7 +293,7 @@ def decide(context: RequestContext) -> Response:
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one["is_done"]),
         done=sum(one["is_done"] for one in results), undo=min(undone_by, default=None),
         unfinished=sum(one["is_pending"] for one in results),
-        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_next(context),
+        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_next(context, seen),
     )  # fmt: skip
 
 

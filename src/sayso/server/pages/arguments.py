@@ -57,7 +57,7 @@ def currency_code(value: object) -> str | None:
 def amount_of(request: Request) -> Decimal:
     """Return the largest number among the arguments named as an amount, such as `amount`; 0 if there is none.
 
-    Nothing is taken from a list of several items, because an item's amount is not that of the call.
+    Nothing is taken from a list, because an item's amount is not that of the call: there may be 4,000 of it.
     """
     return _largest(request)[0].copy_abs()
 
@@ -83,10 +83,6 @@ def _amounts(value: Any, name: str = "", unit: str | None = None) -> Iterator[tu
         unit = next(filter(None, codes), unit)
         for key, inner in inside.items():
             yield from _amounts(inner, key, unit)
-    elif isinstance(value, list):
-        items = cast("list[Any]", value)
-        if len(items) == 1:
-            yield from _amounts(items[0], name, unit)
     elif isinstance(value, int | float | str) and not isinstance(value, bool) and is_amount(name):
         text = str(value)
         with suppress(InvalidOperation):

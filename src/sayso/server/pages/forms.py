@@ -254,6 +254,8 @@ class _Builder:
         way: Way = "absent" if tree is ABSENT and absent else "null" if tree is None and null else "value"
         hint = self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"})
         found = made or _json(tree)
+        if hint == "date-time" and found.kind == "text":  # there is no value yet whose form a picker could keep
+            hint = say("a date and time, such as 2026-03-31T14:30:00+02:00")
         if not found.parts and mentions_mask(tree):
             kept = say("*** is a masked value; leave it as it is to keep the real one")
             hint = f"{hint}; {kept}" if hint else kept

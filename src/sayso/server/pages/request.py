@@ -110,6 +110,7 @@ def request_page(
     return render(
         context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
         is_risky=is_high(request.risk), start=0 if request.execution is None else request.execution.starts,
+        aims={"reject": "r", "feedback": "f"}.get(str(asks), "") if sent.refusal is not None else "",
         is_unsure=sent.refusal is not None and asks in {"approve", "grant"} and context.form.get("sure") != "yes",
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),

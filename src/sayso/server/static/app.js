@@ -412,6 +412,16 @@ sayso.page((signal) => {
     aim(button, words);
     reach(note);
   };
+  const different = say("What should be different? Ctrl+Enter sends it back");
+  if (note && note.dataset.aims) {  // what was refused is what the next Ctrl+Enter in the note sends
+    aim(one(`[data-key="${note.dataset.aims}"]`), note.dataset.aims === "f" ? different : whyNot);
+    reach(note);
+  }
+  // A problem that the server found is no longer said of what is typed anew.
+  document.addEventListener("input", ({ target }) => {
+    const problem = target.id && document.getElementById(`${target.id}-problem`);
+    if (problem) { problem.remove(); target.removeAttribute("aria-invalid"); }
+  }, { signal });
   // In a list, a key does not decide: it opens the bulk page, which shows the selected requests in full and asks.
   const pickOf = (row) => row && one("[name=id]:not(:disabled), [name=alike], [name=item]", row);
   const ask = (verb) => {
@@ -444,7 +454,7 @@ sayso.page((signal) => {
     r: () => one('[data-key="r"]') ? refuse("r", whyNot) : ask("reject"),
     i: () => { const to = one("#to"); if (to && !to.value.trim()) reach(to); else press("i"); },
     m: () => { if (comment && !comment.value.trim()) reach(comment); else press("m"); },
-    f: () => refuse("f", say("What should be different? Ctrl+Enter sends it back")),
+    f: () => refuse("f", different),
   };
   // -- command palette: the page's actions by name, each run through its own button or link --------------------
   const palette = one("#palette"), typed = one("input", palette), found = one("ul", palette);
@@ -452,6 +462,10 @@ sayso.page((signal) => {
   const offers = () => [
     ...all("[data-key]").filter((button) => !button.disabled && !button.closest("[hidden]"))
       .map((button) => ({ name: words(button), keys: button.dataset.key, run: deeds[button.dataset.key] })),
+    // The others are only brought into sight: a command must not end a run.
+    ...all(".care button:not([data-key]), .decide .more button").filter((button) => !button.disabled).map((button) => ({
+      name: words(button), keys: "", run: () => { const more = button.closest("details"); if (more) more.open = true; reach(button); },
+    })),
     ...(one("[data-edit]") ? [{ name: say("Edit the arguments"), keys: "e", run: edit }] : []),
     ...(one("#note") ? [{ name: say("Write a note"), keys: "n", run: write }] : []),
     ...(one("[data-search]") ? [{ name: say("Search"), keys: "/", run: () => focus("[data-search]") }] : []),
@@ -515,6 +529,7 @@ sayso.page((signal) => {
       const aimed = target === note && one(".aimed");
       event.preventDefault();
       if (event.repeat) return;  // held: the next request takes the place of the one that it decided
+      if (aimed && aimed.dataset.key === "f" && !note.value.trim()) return;  // it needs words
       press(aimed ? aimed.dataset.key : { comment: "m", to: "i" }[target.id] || "a");
       return;
     }

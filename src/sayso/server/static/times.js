@@ -28,7 +28,7 @@
     // Screen readers announce it only at five minutes, at one and at the end, not every second.
     if (live) live.setAttribute("aria-live", [300, 60, 0].includes(seconds) ? "polite" : "off");
     part.textContent = left(seconds);
-    part.classList.toggle("soon", seconds < 300);
+    part.classList.toggle("soon", seconds < 900);
   });
 
   // -- times of sayso: in the reader's time zone; the title also has UTC ---------------------------------------
