@@ -485,3 +485,21 @@ def test_the_result_leads_to_the_next_row_of_the_list(app: Starlette, store: Sto
     assert following(f"alike={other[0]}", other) == next_one
     assert following(f"id={group[2]}", group[2:]) == (f"/r/{alone}", "Next: pay amount=1")
     assert following(f"id={alone}", [alone]) is None
+
+
+def test_the_rest_of_a_group_comes_next(store: Store, ada: Browser) -> None:
+    group = asked(store, *pays(6))
+    asked(store, *pays(4), risk="low")
+    sayso.Review(store, by="bob").claim(group[2])  # by whom it is decided is bob's to say
+    page = ada.get(f"/bulk?alike={group[0]}").text
+    fields, items = fields_of(page), items_of(page)
+    data = {name: fields[name] for name in ("csrf", "then", "shown")}
+    for some, link, words in (
+        (group[:2], f"/bulk?alike={group[3]}", "Next: pay, 4 calls"),
+        (group[3:], f"/bulk?alike={fields['then']}", "Next: pay, 4 calls"),
+    ):
+        sent = {**data, "verb": "reject", "item": [items[one] for one in some]}
+        done = ada.post("/bulk", data=sent, headers={"origin": BASE}).text
+        found = re.search(r'data-queued href="([^"]+)"><span>([^<]+)</span>', done)
+        assert found is not None
+        assert (found[1], text_of(found[2])) == (link, words)
