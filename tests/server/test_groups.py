@@ -503,3 +503,10 @@ def test_the_rest_of_a_group_comes_next(store: Store, ada: Browser) -> None:
         found = re.search(r'data-queued href="([^"]+)"><span>([^<]+)</span>', done)
         assert found is not None
         assert (found[1], text_of(found[2])) == (link, words)
+
+
+def test_a_table_says_which_words_are_those_of_the_gates_author(store: Store, ada: Browser) -> None:
+    asked(store, *pays(3), description="Pays a shop.", prompt="the answer to a mail")
+    page = text_of(group_of(ada))
+    assert "descriptionthe gate's author says" in page.replace(" the gate", "the gate")
+    assert "promptthe program says" in page.replace(" the program", "the program")

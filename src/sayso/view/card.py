@@ -229,6 +229,11 @@ def unverified(request: Request) -> list[str]:
     return [name for name in names if getattr(request, name) is not None]
 
 
+def is_authors(request: Request, name: str) -> bool:
+    """Return whether a field of a request comes from the code of its gate, and not from what asked."""
+    return name in _AUTHORS and request.requester.issuer != TOKENS
+
+
 def program_words(request: Request, room: int) -> str:
     """Return the title and summary of a request, quoted on one line; empty if it has none.
 

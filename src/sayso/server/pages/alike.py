@@ -56,7 +56,7 @@ _encoded = json.JSONEncoder(sort_keys=True).encode
 _SAYS_NOTHING = {'"', "null", "true", "false", "[]", "{}", _encoded(_ABSENT)}
 
 Key = tuple[str, str, str | None]
-Source = Literal["argument", "fact", "program"]
+Source = Literal["argument", "fact", "author", "program"]
 
 
 def key_of(request: Request) -> Key | None:
@@ -126,7 +126,7 @@ class Column:
 
     Attributes:
         name: The displayed name; an argument's is quoted if it is not an identifier.
-        source: An argument, a fact from sayso, or a text of the program.
+        source: An argument, a fact from sayso, or a text of the gate's author or of the program.
         trees: The values in canonical form, masked.
         cells: The values as shown; a single one if all are equal.
         totals: The sums, if it is an amount.
@@ -235,20 +235,22 @@ def _name(name: str) -> str:
 
 def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
     """Yield the other facts that the page of a call shows, if any of these calls has them."""
-    known = [dict[str, str]() for _ in requests]
-    words = [dict[str, str]() for _ in requests]
-    for request, ours, theirs in zip(requests, known, words, strict=True):
+    known, authors, words = ([dict[str, str]() for _ in requests] for _ in range(3))
+    for request, ours, gates, theirs in zip(requests, known, authors, words, strict=True):
         for name, text in facts(request, now):
             ours[name] = f"{ours[name]}, {text}" if name in ours else text
         ours[say("run")] = run_name(request.run_id)
-        theirs |= {say(name): text for name in card.TEXTS if (text := getattr(request, name)) is not None}
+        for name in card.TEXTS:
+            text, is_authors = getattr(request, name), card.is_authors(request, name)
+            if text is not None:
+                (gates if is_authors else theirs)[say(name)] = text
         if request.returned is not None and request.state is State.PENDING:
             theirs[say("waits again")] = request.returned
         theirs |= {
             say("context: %(name)s", name=_name(name)): value(mark_secrets(item))
             for name, item in (request.context or {}).items()
         }
-    for source, rows in (("fact", known), ("program", words)):
+    for source, rows in (("fact", known), ("author", authors), ("program", words)):
         for name in dict.fromkeys(name for row in rows for name in row):
             yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
 
