@@ -213,7 +213,16 @@ def test_a_stop_is_said_on_every_page(ada: Browser, store: Store) -> None:
     assert "Let 1 call start" in asked
     assert store.stopped() is not None  # to look changes nothing
     assert 'action="/go"' not in ada.get("/").text  # no page lets calls start without saying which
-    submit(ada, "/go")
+    seen = fields_of(ada.get("/go").text)["seen"]
+    late = store.ask(sample_call("run_9"))
+    Review(store, reviewer="bob").approve(late.id)
+    csrf = fields_of(ada.get("/grants").text)["csrf"]
+    for old in ({}, {"seen": seen}):  # what would start is not what was seen
+        again = ada.submit("/go", csrf=csrf, **old)
+        assert (again.status_code, "Other calls wait now" in again.text) == (409, True)
+        assert "Let 2 calls start" in text_of(again.text)
+        assert store.stopped() is not None
+    submit(ada, "/go", seen=fields_of(again.text)["seen"])
     assert "stopped every start" not in text_of(ada.get("/").text)
     assert store.start(request.id, "t").state is State.RUNNING
 

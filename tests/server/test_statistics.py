@@ -9,7 +9,7 @@ import pytest
 
 import sayso
 from sayso import clock as sayso_clock
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
 from sayso.server.pages.insights import QUESTIONS, Insight, Period, Tally, bar, counts_chart, insight, waits_chart
 from sayso.server.pages.rendering import brief_span, percent
@@ -41,6 +41,18 @@ def decided(store: MemoryStore, clock: Clock, verb: str, seconds: float, by: str
 
 def seen(store: MemoryStore, days: int = 30, **options: Any) -> Insight:
     return insight(store, until=sayso_clock.now(), days=days, **options)
+
+
+def test_what_a_grant_approved_is_nobodys_decision(store: MemoryStore, clock: Clock) -> None:
+    first = store.ask(sample_call(None, {"amount": 10, "to": "kim"}))
+    clock.tick(seconds=60)
+    sayso.Review(store, reviewer="ada").grant(first.id, count=5, lasts="1h", seen=first.fingerprint)
+    for _ in range(3):
+        assert store.ask(sample_call(None, {"amount": 10, "to": "kim"})).state is State.APPROVED
+    found = seen(store)
+    assert (found.whole.asked, found.whole.approved, found.whole.hasty) == (4, 1, 0)
+    ((who, tally),) = found.reviewers
+    assert (who.subject, tally.asked, tally.hasty) == ("ada", 1, 0)
 
 
 def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: Clock) -> None:

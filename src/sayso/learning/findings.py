@@ -68,11 +68,9 @@ def _is_decided(request: Request) -> bool:
 
 
 def decisions_by_person(request: Request) -> Collection[Decision]:
-    """Return each person's last decision or vote on a request."""
-    found = {vote.by.folded: vote for vote in request.votes}
-    if request.decision is not None and not request.decision.is_withdrawal:
-        found[request.decision.by.folded] = request.decision
-    return found.values()
+    """Return each person's last decision or vote on a request, without the approvals that a grant or budget gave."""
+    made = (*request.votes, *filter(None, (request.decision,)))
+    return {one.by.folded: one for one in made if one.under is None and not one.is_withdrawal}.values()
 
 
 def label_of(request: Request) -> str:

@@ -496,7 +496,9 @@ def folded_row(
     first = min(requests, key=lambda request: request.created_at)
     ends = min(request.expires_at for request in requests)
     (risk, level), lacks = risk_of(first), missing_roles(first, reader)
-    warned = [bool(card.cautions(request)) for request in requests]  # whether something may deceive the eye
+    effects = Counter(request.effect for request in requests if request.effect is not None)
+    # Whether something may deceive the eye, or two of them would do the same.
+    warned = [bool(card.cautions(one)) or effects.get(one.effect or "", 0) > 1 for one in requests]
     columns = _arguments(requests)
     notes = [_notes(column) for column in columns if not column.is_common]
     return {

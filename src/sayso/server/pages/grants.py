@@ -7,6 +7,7 @@ grant that requires them to be equal would match hardly any other call.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -263,17 +264,28 @@ def stop(context: RequestContext) -> Response:
     return redirect(context.path("grants"))
 
 
-def ask_go(context: RequestContext) -> Response:
-    """Ask for confirmation, listing the approved calls that will start. Changes nothing."""
+def ask_go(context: RequestContext, status: int = 200) -> Response:
+    """Ask for confirmation, listing the approved calls that will start. Changes nothing. 409 says that they changed."""
     if context.review.stopped() is None:
         return redirect(context.path("grants"))
-    approved = Filter(states=frozenset({State.APPROVED}), kind="call", at=clock.now())
-    store = context.settings.store
-    rows = rows_of(context.review, list(store.list(approved, limit=_MOST_STARTING).requests), clock.now())
-    return render(context, "go.html", rows=rows, count=store.count(approved), grants=len(context.review.grants()))
+    requests, count, seen = _starting(context)
+    return render(
+        context, "go.html", status=status, rows=rows_of(context.review, requests, clock.now()), count=count, seen=seen,
+        is_stale=status == 409, grants=len(context.review.grants()),
+    )  # fmt: skip
+
+
+def _starting(context: RequestContext) -> tuple[list[Request], int, str]:
+    """Return the first approved calls that wait, how many wait, and a digest of both."""
+    approved, store = Filter(states=frozenset({State.APPROVED}), kind="call", at=clock.now()), context.settings.store
+    requests, count = list(store.list(approved, limit=_MOST_STARTING).requests), store.count(approved)
+    shown = ",".join([str(count), *(f"{one.id}:{one.current_fingerprint}" for one in requests)])
+    return requests, count, hashlib.sha256(shown.encode()).hexdigest()
 
 
 def go(context: RequestContext) -> Response:
-    """Let calls start again."""
+    """Let calls start again, if those that wait are the ones that the page listed; else list them again."""
+    if context.review.stopped() is not None and context.form.get("seen") != _starting(context)[2]:
+        return ask_go(context, 409)
     context.review.go()
     return redirect(context.path("grants"))

@@ -44,7 +44,8 @@ class Tally:
     """Counts of requests and decisions.
 
     Attributes:
-        asked: Requests; for a reviewer, those that the person decided or voted on.
+        asked: Requests; for a reviewer, those that the person decided or voted on. Those that a grant or a budget
+            approved are counted only here.
         changed: Approved ones that were changed.
         refused: Requests that a person rejected, sent back or cancelled.
         expired: Requests that expired without a decision.
@@ -64,10 +65,13 @@ class Tally:
 
     def add(self, request: Request, until: datetime) -> None:
         """Count a request with its decision or its current state; `until` is the current time."""
-        if request.decision is not None and not request.decision.is_withdrawal:
+        by_person = request.decision is not None and request.decision.under is None
+        if request.decision is not None and by_person and not request.decision.is_withdrawal:
             self.add_decision(request, request.decision)
             return
         self.asked += 1
+        if request.decision is not None and not by_person:
+            return
         if request.decision is not None:
             self.withdrawn += 1
         elif request.state is State.EXPIRED or request.expires_at <= until:
