@@ -390,6 +390,9 @@ def test_in_the_list_a_letter_only_leads_to_the_page_that_asks(surf: Surf) -> No
     assert [stands(one).state for one in (first, second)] == [State.PENDING, State.APPROVED]
 
 
+def wipe_disk(disk: str) -> None: ...
+
+
 def test_several_at_high_risk_and_a_grant_ask_once_more_as_one_does(surf: Surf) -> None:
     risky = held(wipe, "/dev/sda")
     page = surf.tab(f"/bulk?verb=approve&id={risky}")
@@ -398,9 +401,23 @@ def test_several_at_high_risk_and_a_grant_ask_once_more_as_one_does(surf: Surf) 
     expect(asks).to_be_visible()
     page.goto(f"{surf.base}/r/{risky}")
     page.get_by_text("Approve, and the next ones like it").first.click()
+    page.locator("[name=without]").first.check()
     page.get_by_role("button", name="Approve, and the next ones like it").click()
+    asks = page.get_by_role("dialog", name="Risk high. Approve, and 5 more like it for 1 hour?")
+    expect(asks).to_contain_text("In the calls after this one, these may be anything: disk")
     asks.get_by_role("button", name="Back").click()
     assert stands(risky).state is State.PENDING
+
+
+def test_the_question_about_a_high_risk_repeats_the_warnings(surf: Surf) -> None:
+    twice = sayso.gate(wait="raise", risk="high", effect="wipe:{disk}")(wipe_disk)
+    with sayso.run("first"):
+        held(twice, "/dev/sda")
+    with sayso.run("second"):
+        page = surf.page(held(twice, "/dev/sda"))
+    page.locator("[data-approve]").click()
+    asks = page.get_by_role("dialog", name="Risk high. Approve?")
+    expect(asks.locator(".warn")).to_contain_text("the same effect")
 
 
 def test_what_is_typed_while_earlier_calls_are_counted_stays(surf: Surf) -> None:

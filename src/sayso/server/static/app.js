@@ -53,14 +53,19 @@ sayso.page((signal) => {
   let asker = null, opening = 0;
   const askOnce = (button, risk) => {
     asker = button;
-    one("#sure-title").textContent = say("Risk %(risk)s. Approve?", { risk });
+    const isGrant = button.getAttribute("formaction")?.endsWith("/grant"), span = isGrant && one("#lasts option:checked").textContent;
+    one("#sure-title").textContent = !isGrant ? say("Risk %(risk)s. Approve?", { risk })
+      : say("Risk %(risk)s. Approve, and %(count)s more like it for %(span)s?", { risk, span, count: one("#count").value });
     const card = button.form === form && one("#call dl.arguments");
     // The line of a list has no line ends and is shortened: the question shows the arguments as the card does, edits included.
     if (card) {
       markCard(edited());
       const copy = card.cloneNode(true);
       all(".find", copy).forEach((part) => part.remove());
-      one("#sure-what").replaceChildren(marked("p", one(".lead h1").textContent), copy);
+      const warnings = all("[data-warnings] li").map((item) => Object.assign(marked("p", item.textContent), { className: "warn" }));
+      const free = isGrant ? all("[name=without]:checked", form).map((box) => box.value).join(", ") : "";
+      if (free) warnings.push(marked("p", say("In the calls after this one, these may be anything: %(names)s", { names: free })));
+      one("#sure-what").replaceChildren(...warnings, marked("p", one(".lead h1").textContent), copy);
     } else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
     const changes = button.form === form ? edited() : [], list = one("#sure-changes");
     list.replaceChildren(...changes.map((field) => {
