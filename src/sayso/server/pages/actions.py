@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -46,7 +47,7 @@ def act(context: RequestContext) -> Response:
     """Execute a form of a request's page."""
     asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
     seen = context.form.get("seen", "")
-    if verb not in {*_FORMS, *_PREVIEWS}:
+    if verb not in {*_FORMS, "preview", "preview-grant"}:
         raise HTTPException(404, say("there is no such action"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
@@ -58,7 +59,7 @@ def act(context: RequestContext) -> Response:
         if verb in _FORMS:
             _FORMS[verb](context, request, seen)
         elif page.is_open(request, "call"):
-            return page.request_page(context, request, sent=_PREVIEWS[verb](context, request))
+            return page.request_page(context, request, sent=_preview(context, request, verb))
     except NotDoneError as refused:
         request = context.review.get(request.id)
         edit = edit_of(request, context.form) if page.is_open(request, "call") else None
@@ -66,17 +67,12 @@ def act(context: RequestContext) -> Response:
         return page.request_page(context, request, status=422, sent=page.Submitted(str(refused), widgets=widgets))
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
-    return redirect(_next_page(context, request.id, verb) + ("#comments" if verb == "comment" else ""))
-
-
-def _next_page(context: RequestContext, request_id: str, verb: str) -> str:
-    """Return the address after a form: after a decision, the next pending request if the page named one."""
-    asked = {"in": context.form.get("in", "")}
-    after = context.form.get("then", "") if verb in _LEAVES else ""
-    following = context.find(after)
+    where = {"in": context.form.get("in", "")}
+    # After a decision, the next pending request opens if the page named one.
+    following = context.find(context.form.get("then", "")) if verb in _LEAVES else None
     if following is not None and following.state is State.PENDING:
-        return context.path("r", after, **asked, done=request_id)
-    return context.path("r", request_id, **asked)
+        return redirect(context.path("r", context.form["then"], **where, done=request.id))
+    return redirect(context.path("r", request.id, **where) + ("#comments" if verb == "comment" else ""))
 
 
 def _approve(context: RequestContext, request: Request, seen: str) -> None:
@@ -184,8 +180,10 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     return page.request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
-def _preview(context: RequestContext, request: Request) -> page.Submitted:
+def _preview(context: RequestContext, request: Request, verb: str) -> page.Submitted:
     edit = edit_of(request, context.form)
+    if verb == "preview-grant":
+        return page.Submitted(widgets=edit.widgets, terms=grants.terms_of(context, request))
     given = edit.given(request)
     after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
     return page.Submitted(
@@ -194,27 +192,30 @@ def _preview(context: RequestContext, request: Request) -> page.Submitted:
     )  # fmt: skip
 
 
-def _preview_grant(context: RequestContext, request: Request) -> page.Submitted:
-    return page.Submitted(widgets=edit_of(request, context.form).widgets, terms=grants.terms_of(context, request))
+# -- several requests at once ----------------------------------------------------------------------------------------
 
-
-_PREVIEWS = {"preview": _preview, "preview-grant": _preview_grant}
-
-
-_VERBS = ("approve", "reject")
-_UNDO = "undo"
 _MOST = 1_000
-_WIDTH = 96
 
 
 def confirm(context: RequestContext) -> Response:
     """Show each call in full, with one button for all, or two without a verb in the address. Decides nothing."""
-    verbs = [_verb(context.query("verb"))] if context.query("verb") else list(_VERBS)
+    verbs = [_verb(context.query("verb"))] if context.query("verb") else ["approve", "reject"]
     requests = _asked(context)
-    now = clock.now()
-    parts = [_part(context, verbs, group, now) for group in fold(requests[:_MOST])]
-    items: dict[str, dict[str, Any]] = {one: item for part in parts for one, item in part["calls"].items()}
-    parts.sort(key=_place)
+    now, items, parts = clock.now(), dict[str, dict[str, Any]](), list[dict[str, Any]]()
+    for group in fold(requests[:_MOST]):  # alike calls with their table, or one request in full
+        is_table = len(group) >= FEWEST
+        calls = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
+        comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
+        table = table_of(group, now, comments, warnings) if is_table else None
+        is_left_out = all(one["why_not"] is not None for one in calls.values())
+        has_odd = table is not None and table["odd"]
+        parts.append({
+            "calls": calls, "row": calls[group[0].id]["row"], "table": table,
+            "is_high": is_table and is_high(group[0].risk),  # so many of high risk that none is ticked for approval
+            "place": 2 if is_left_out else 0 if has_odd else 1,  # first parts with an outlier, last what is left out
+        })  # fmt: skip
+        items |= calls
+    parts.sort(key=itemgetter("place"))
     chosen = [request for request in requests[:_MOST] if items[request.id]["why_not"] is None]
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
@@ -239,7 +240,7 @@ def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] |
 
     That is what was undone, then what was shown and not decided, and then the row that the page before named.
     """
-    undone = decided if context.form.get("verb") == _UNDO else ()
+    undone = decided if context.form.get("verb") == "undo" else ()
     left = [one for one in context.form.get("shown", "").split(",")[:_MOST] if one not in decided]
     found, now = map(context.find, filter(None, (*undone, *left, context.form.get("then", "")))), clock.now()
     waiting = (
@@ -252,13 +253,6 @@ def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] |
     alike = alike_to(context, request.id, context.form.get("in", ""), _MOST) or [request]
     group = next(one for one in fold(alike) if request in one)
     return {"id": request.id, "name": name, "line": line, "calls": len(group)}
-
-
-def _place(part: dict[str, Any]) -> int:
-    """Return the sort key of a part: parts with an outlier first, parts that are left out last."""
-    if all(item["why_not"] is not None for item in part["calls"].values()):
-        return 2
-    return 0 if part["table"] is not None and part["table"]["odd"] else 1
 
 
 def _asked(context: RequestContext) -> list[Request]:
@@ -279,7 +273,7 @@ def _asked(context: RequestContext) -> list[Request]:
 def decide(context: RequestContext) -> Response:
     """Decide the listed requests, or undo their decisions, and report each result."""
     verb = context.form.get("verb", "")
-    verb = verb if verb == _UNDO else _verb(verb)
+    verb = verb if verb == "undo" else _verb(verb)
     pairs = [one.partition(":") for one in context.form.getlist("item")]
     seen = {request_id: fingerprint for request_id, _, fingerprint in pairs if fingerprint}
     if not 0 < len(seen) <= _MOST:
@@ -299,7 +293,7 @@ def decide(context: RequestContext) -> Response:
 
 def _decide(context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store) -> Request:
     review = context.review_on(store)
-    if verb == _UNDO:
+    if verb == "undo":
         return review.undo(request_id)
     if verb == "approve":
         why = unsure(review.get(request_id), context.form)
@@ -325,18 +319,6 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
     }  # fmt: skip
 
 
-def _part(context: RequestContext, verbs: Sequence[str], group: Sequence[Request], now: datetime) -> dict[str, Any]:
-    """Return alike calls with their table, or one request in full, without a table. `calls` are by request id."""
-    is_table = len(group) >= FEWEST
-    calls = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
-    comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
-    return {
-        "calls": calls, "row": calls[group[0].id]["row"],
-        "table": table_of(group, now, comments, warnings) if is_table else None,
-        "is_high": is_table and is_high(group[0].risk),  # so many of high risk that none is ticked for approval
-    }  # fmt: skip
-
-
 def _item(
     context: RequestContext, verbs: Sequence[str], request: Request, now: datetime, *, is_whole: bool
 ) -> dict[str, Any]:
@@ -348,7 +330,7 @@ def _item(
         left_out = say("It is a question and needs an answer.")
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
-    rows = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=others) if is_whole else ()
+    rows = card.ask_rows(request, now, width=96, full=True, same_effect=others) if is_whole else ()
     entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
     said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
     return {
@@ -361,7 +343,7 @@ def _item(
 
 
 def _verb(name: str) -> str:
-    if name not in _VERBS:
+    if name not in {"approve", "reject"}:
         raise HTTPException(400, say("only approve and reject work for several requests at once"))
     return name
 
