@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from math import ceil, log10
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -35,8 +35,6 @@ from sayso.view.summary import name_of, token
 MOST = 5_000
 QUESTIONS = later("questions")
 _MOST_PERIODS = 31
-
-K = TypeVar("K", bound=Hashable)
 
 
 @dataclass
@@ -180,11 +178,12 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
         for decision in decisions_by_person(request):
             who = names.setdefault(decision.by.folded, decision.by)
             reviewers.setdefault(who, Tally()).add_decision(request, decision)
-    return Insight(begin, until, whole, _by_count(tools), _by_count(reviewers), periods, hours, is_cut)
+    by_tool, by_reviewer = sorted(tools.items(), key=_most_asked), sorted(reviewers.items(), key=_most_asked)
+    return Insight(begin, until, whole, by_tool, by_reviewer, periods, hours, is_cut)
 
 
-def _by_count(counted: Mapping[K, Tally]) -> list[tuple[K, Tally]]:
-    return sorted(counted.items(), key=lambda pair: (-pair[1].asked, str(pair[0])))
+def _most_asked(pair: tuple[object, Tally]) -> tuple[int, str]:
+    return -pair[1].asked, str(pair[0])
 
 
 WINDOWS = (7, 30, 90)
@@ -224,12 +223,30 @@ def insights(context: RequestContext) -> Response:
     reviewers = [_Named(name_of(who), history(by=who.subject), tally) for who, tally in found.reviewers[:_MOST_ROWS]]
     every_day = [_Named(f"{begin:%Y-%m-%d}", "", tally) for begin, tally in found.periods]
     every_hour = [_Named(f"{hour:02}:00", "", tally) for hour, tally in enumerate(found.hours) if tally.asked]
+    edited = [
+        (one.tool.rpartition(":")[2], one.name, one.changed)
+        for one in sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
+    ]
+    hasty = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
+    expired = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return render(
         context, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found, taught=taught,
         counts=counts_chart(found.periods), waits=waits_chart(found.hours),
         tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
-        by_tool=_decisions(tools), by_reviewer=_decisions(reviewers), edited=_edited(taught, history),
-        hasty=_hasty(reviewers), expired=_expired(tools),
+        by_tool=_decisions(tools), by_reviewer=_decisions(reviewers),
+        edited=[
+            _share("changed", f"{token(tool)}: {token(name)}", history(tool=tool, verb="approve"), *changed)
+            for tool, name, changed in edited
+        ],
+        hasty=[
+            _share("hasty", row.name, row.link, row.tally.hasty, len(row.tally.spans))
+            for row in hasty if row.tally.spans
+        ],
+        expired=[
+            _share("expired", row.name, row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
+                   else f"{row.link}&state=expired", row.tally.expired, row.tally.asked)
+            for row in expired
+        ],
         requests=history(**{"from": f"{found.since:%Y-%m-%d}", "to": f"{found.until:%Y-%m-%d}"}),
     )  # fmt: skip
 
@@ -288,39 +305,6 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
         ], most, f"{tally.asked:,}" if rate is None
             else say("%(count)s, %(rate)s approved", count=f"{tally.asked:,}", rate=f"{rate:.0%}"))
         for row in rows[:_MOST_BARS] for tally in [row.tally] for rate in [tally.approval_rate]
-    ]  # fmt: skip
-
-
-def _edited(taught: Report, history: Callable[..., str]) -> list[Bar]:
-    found = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
-    named = [(one.tool.rpartition(":")[2], one) for one in found]
-    return [
-        _share(
-            "changed", f"{token(tool)}: {token(one.name)}", history(tool=tool, verb="approve"), one.changed.part,
-            one.changed.whole,
-        )
-        for tool, one in named
-    ]  # fmt: skip
-
-
-def _hasty(reviewers: Sequence[_Named]) -> list[Bar]:
-    """Return a bar per person with the share of hasty decisions, the highest first."""
-    found = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
-    return [
-        _share("hasty", row.name, row.link, row.tally.hasty, len(row.tally.spans)) for row in found if row.tally.spans
-    ]
-
-
-def _expired(tools: Sequence[_Named]) -> list[Bar]:
-    """Return a bar per function with the share of its requests that expired, the most first."""
-    found = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
-    return [
-        _share(
-            "expired", row.name,
-            row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
-            else f"{row.link}&state=expired", row.tally.expired, row.tally.asked,
-        )
-        for row in found
     ]  # fmt: skip
 
 
