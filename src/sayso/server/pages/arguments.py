@@ -338,10 +338,10 @@ def arguments_of(shown: dict[str, Json], names: Iterable[str] = (), changes: Col
         lines = _lines(name, cast("str", tree), cast("str", after)) if is_pair else ()
         if lines:
             found.append(Argument(f"{escape(name)} → {escape(other)}", "lines", "", lines=lines))
-        branches = _branches(tree, (name,), changes)
+        whole = _branch("", tree, (name,), changes) if children_of(tree) else None
         found.append(draw(escape(name), tree)._replace(key=keys.get(name, "")))
-        if branches:
-            found[-1] = found[-1]._replace(kind="tree", branches=branches, size=_values(tree))
+        if whole is not None and whole.parts:
+            found[-1] = found[-1]._replace(kind="tree", branches=whole.parts, size=whole.size)
         if unit is not None and _has_currency(name, tree):
             key = f"{found[-1].key or '-'} {keys.get(unit, '-')}"
             found[-1] = found[-1]._replace(text=f"{found[-1].text} {named[unit]}", unit=escape(unit), key=key)
@@ -362,28 +362,17 @@ def _has_currency(name: str, tree: Json) -> bool:
     return is_amount(name) and not names_currency(name) and (is_number or tag_in(tree) == "$decimal")
 
 
-def _branches(tree: Json, steps: tuple[str | int, ...], changes: Collection[str]) -> tuple[Branch, ...]:
-    """Return the parts of a nested value; none where it is short, or too large or deep for a tree."""
-    parts, inner = parts_of(tree), children_of(tree)
-    if parts is None or inner is None or len(steps) > _DEEPEST or not 0 < len(inner) <= _MOST_BRANCHES:
-        return ()
-    if len(Layout(_WIDTH, None).rows(tree)) <= _MOST_ROWS:
-        return ()
-    pairs = zip(parts.items, inner, strict=True)
-    return tuple(_branch(prefix, part, (*steps, step), changes) for (prefix, part), step in pairs)
-
-
 def _branch(label: str, tree: Json, steps: tuple[str | int, ...], changes: Collection[str]) -> Branch:
-    parts, where = parts_of(tree), escape(place(steps, quoted))
-    branches = _branches(tree, steps, changes)
-    if parts is None or not branches:
-        return Branch(label, "\n".join(Layout(_WIDTH, None).rows(tree)))
+    """Return a value as a tree; without parts where it is short, or too large or deep."""
+    parts, inner, rows = parts_of(tree), children_of(tree), Layout(_WIDTH, None).rows(tree)
+    is_short = len(steps) > _DEEPEST or len(rows) <= _MOST_ROWS
+    if parts is None or inner is None or is_short or not 0 < len(inner) <= _MOST_BRANCHES:
+        return Branch(label, "\n".join(rows))
+    where, pairs = escape(place(steps, quoted)), zip(parts.items, inner, strict=True)
+    branches = tuple(_branch(prefix, part, (*steps, step), changes) for (prefix, part), step in pairs)
     is_changed = any(path == where or path.startswith((f"{where}.", f"{where}[")) for path in changes)
-    return Branch(label, f"{parts.opening}…{parts.closing}", branches, _values(tree), is_changed)
-
-
-def _values(tree: Json) -> str:
-    return say_n("%(num)s value", "%(num)s values", _leaves(tree))
+    size = say_n("%(num)s value", "%(num)s values", _leaves(tree))
+    return Branch(label, f"{parts.opening}…{parts.closing}", branches, size, is_changed)
 
 
 def _leaves(tree: Json) -> int:
@@ -424,17 +413,13 @@ def _text(name: str, text: str) -> Argument:
         return found._replace(code=highlighted(drawn, language), language=language)
     if not is_plain(text):
         return Argument(name, "code", value(text))
-    code = _with_host(text) if language is None else highlighted(text, language)
-    return Argument(name, "text", text, code=code, is_rtl=code is None and is_right_to_left(text))
-
-
-def _with_host(text: str) -> Markup | None:
-    """Return a URL or mail address with its host highlighted; None for any other text."""
+    if language is not None:
+        return Argument(name, "text", text, code=highlighted(text, language))
     found = _WEB.fullmatch(text) or _MAIL.fullmatch(text)
     if found is None:
-        return None
-    before, host, rest = found.groups()
-    return Markup.escape(before) + _HOST.format(host) + Markup.escape(rest)
+        return Argument(name, "text", text, is_rtl=is_right_to_left(text))
+    before, host, rest = found.groups()  # of a URL or mail address, the host is highlighted
+    return Argument(name, "text", text, code=Markup.escape(before) + _HOST.format(host) + Markup.escape(rest))
 
 
 def is_plain(text: str) -> bool:
