@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import errors
-from sayso.model.text import escape, say, storable
+from sayso.model.text import escape, later, say, storable
 from sayso.server.context import RequestContext, redirect
 from sayso.stores.transaction import Record
 
@@ -46,29 +46,31 @@ def views_of(context: RequestContext) -> list[dict[str, Any]]:
 
 def change_view(context: RequestContext) -> Response:
     """Save a view, replacing one of the same name, or remove one."""
-    verb, store = context.http.path_params["verb"], context.settings.store
-    is_shared = context.form.get("shared") == "yes"
-    kind = _kind(context, is_shared=is_shared)
-    words = _filters(context.form.get("in", ""))
+    verb, store, form = context.http.path_params["verb"], context.settings.store, context.form
+    is_shared, words = form.get("shared") == "yes", _filters(form.get("in", ""))
+    kind, key, who = _kind(context, is_shared=is_shared), form.get("view", "") or "-", context.reviewer
+    name = " ".join(storable(context.field("name") or "").split())
+    if verb == "save":
+        if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
+            said = later("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved")
+            raise HTTPException(400, say(said, most=_LONGEST_NAME))
+        key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
+    elif verb != "remove":
+        raise HTTPException(404, say("there is no such action"))
+    known = store.record(kind, key)
+    if known is not None and not _may_change(context, known, is_shared=is_shared):
+        raise HTTPException(403, say(
+            "somebody else shared it: only they, or people with the role %(role)s, can change it. Nothing was changed",
+            role=_LEAD,
+        ))  # fmt: skip
     if verb == "remove":
-        known = store.record(kind, context.form.get("view", "") or "-")
-        _must_be_allowed(context, known, is_shared=is_shared)
         if known is not None:
             store.drop(kind, known.key)
         return redirect(context.path())
-    if verb != "save":
-        raise HTTPException(404, say("there is no such action"))
-    name = " ".join(storable(context.field("name") or "").split())
-    if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
-        said = say("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved", most=_LONGEST_NAME)
-        raise HTTPException(400, said)
-    key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
-    known = store.record(kind, key)
-    _must_be_allowed(context, known, is_shared=is_shared)
     if known is None and store.count_records(kind, _MOST) >= _MOST:
         said = say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
         raise HTTPException(400, said)
-    view = Record(kind, key, {"name": name, "words": words, "by": context.reviewer.identity.folded})
+    view = Record(kind, key, {"name": name, "words": words, "by": who.identity.folded})
     if not (store.keep(view, only_new=True) if known is None else store.swap(known, view)):
         raise HTTPException(409, say("somebody saved or removed a view of this name just now; nothing was saved"))
     return redirect(f"{context.path()}?{words}")
@@ -77,16 +79,6 @@ def change_view(context: RequestContext) -> Response:
 def _may_change(context: RequestContext, record: Record, *, is_shared: bool) -> bool:
     who = context.reviewer
     return not is_shared or record.body.get("by") == who.identity.folded or _LEAD in who.roles
-
-
-def _must_be_allowed(context: RequestContext, known: Record | None, *, is_shared: bool) -> None:
-    """Raise `HTTPException` if the view exists and this person may not change it."""
-    if known is not None and not _may_change(context, known, is_shared=is_shared):
-        said = say(
-            "somebody else shared it: only they, or people with the role %(role)s, can change it. Nothing was changed",
-            role=_LEAD,
-        )
-        raise HTTPException(403, said)
 
 
 def _filters(words: str) -> str:
