@@ -311,24 +311,23 @@ def timeline(entries: Iterable[Entry]) -> list[dict[str, str]]:
 
 def last_undone(entries: Iterable[Entry]) -> dict[str, str] | None:
     """Return the undoing of an approval if nobody has decided since."""
-    last = None
-    for entry in entries:
-        if entry.event in {"undone", "voted", "approved", "rejected", "feedback", "cancelled"}:
-            last = entry
-    return None if last is None or last.event != "undone" else _happened(last)
+    decisive = {"undone", "voted", "approved", "rejected", "feedback", "cancelled"}
+    last = [entry for entry in entries if entry.event in decisive][-1:]
+    return _happened(last[0]) if last and last[0].event == "undone" else None
 
 
 def _happened(entry: Entry) -> dict[str, str]:
     """Return a row of the journal as a sentence."""
-    entry = showable(entry)
-    try:
+    entry, at, detail, until = showable(entry), None, None, ""
+    with suppress(OverflowError, RecursionError, TypeError, ValueError):
         at, detail = instant(entry.at), json.loads(entry.detail)
-    except (OverflowError, RecursionError, TypeError, ValueError):
-        return _as_row(entry)
-    sentence = _sentence(entry, cast("dict[str, Any]", detail)) if isinstance(detail, dict) else None
-    if sentence is None:
-        return _as_row(entry)
-    names, until = cast("dict[str, Any]", detail), ""
+    names = cast("dict[str, Any]", detail if isinstance(detail, dict) else {})
+    sentence = _sentence(entry, names) if isinstance(detail, dict) else None
+    if at is None or sentence is None:
+        (row,) = event_rows([entry])
+        utc, _, rest = row.partition("  ")
+        text = " ".join(rest.split())
+        return {"at": utc.replace(" ", "T"), "utc": utc, "text": text, "channel": "", "until": "", "words": ""}
     with suppress(TypeError, ValueError):
         until = written(datetime.fromisoformat(names.get("until", "")).astimezone(UTC))
     words = names.get("comment") or names.get("reason")
@@ -381,10 +380,3 @@ def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:
 
 def _name(identity: str) -> str:
     return token(identity.removeprefix(f"{LOCAL}:").removeprefix("program:"))
-
-
-def _as_row(entry: Entry) -> dict[str, str]:
-    (row,) = event_rows([entry])
-    at, _, rest = row.partition("  ")
-    text = " ".join(rest.split())
-    return {"at": at.replace(" ", "T"), "utc": at, "text": text, "channel": "", "until": "", "words": ""}
