@@ -175,7 +175,9 @@ class _Reader:
         if widget.kind == "items":
             return self._list(widget, is_new=is_new)
         sent = self._form.get(widget.key, widget.value)
-        if not is_new and _is_same(widget, sent):
+        # Some browsers omit the seconds of a full minute.
+        is_minute = widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
+        if not is_new and (is_minute or _unified(sent) == _unified(widget.value)):
             return _UNCHANGED
         try:
             return _typed(widget, _unified(sent))
@@ -237,13 +239,6 @@ class _Reader:
             return value_of(part.tree, self._classes)  # exact: plain JSON lacks the name of a time zone
         except ArgumentError:
             return display(part.tree)
-
-
-def _is_same(widget: Widget, sent: str) -> bool:
-    """Return whether a field was sent back as shown. Some browsers omit the seconds of a full minute."""
-    if _unified(sent) == _unified(widget.value):
-        return True
-    return widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
 
 
 def _typed(widget: Widget, text: str) -> object:

@@ -252,7 +252,11 @@ class _Builder:
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
         absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
         way: Way = "absent" if tree is ABSENT and absent else "null" if tree is None and null else "value"
-        hint = self._hint(name, part, within, is_choice=made is not None and made.kind in {"bool", "choice"})
+        if made is not None and made.kind in {"bool", "choice"}:
+            hint = "" if within else description_of(part)
+        else:
+            hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
+            hint = "" if is_obvious(hint) else hint
         found = made or _json(tree)
         if hint == "date-time" and found.kind == "text":  # there is no value yet whose form a picker could keep
             hint = say("a date and time, such as 2026-03-31T14:30:00+02:00")
@@ -263,13 +267,6 @@ class _Builder:
             found, name=name, path=path, key=key, tree=tree, ways=("value", *null, *absent), way=way, hint=hint,
             default=brief(part["default"], _ROOM) if "default" in part else "",
         )  # fmt: skip
-
-    def _hint(self, name: str, part: Node, within: str, *, is_choice: bool) -> str:
-        """Return a description of valid values; empty if the input makes them obvious."""
-        if is_choice:
-            return "" if within else description_of(part)
-        hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
-        return "" if is_obvious(hint) else hint
 
     def _why_fixed(self, part: Node, kind: Node, tree: Json) -> str | None:
         """Return why a field cannot be changed; None if it can."""
@@ -412,17 +409,15 @@ def _is_visible(text: str) -> bool:
 
 
 def _choice(values: list[Any], tree: Json) -> Widget | None:
-    options = [(str(place), _choice_text(one)) for place, one in enumerate(values)]
+    options = [  # a plain text that cannot be mistaken for anything else has no quotes
+        (str(place), one if isinstance(one, str) and len(one) <= _ROOM and is_plain(one) else brief(one, _ROOM))
+        for place, one in enumerate(values)
+    ]
     if tree is None:
         return Widget("choice", options=(("", say("choose…")), *options), choices=tuple(values))
     shown = display(tree)
     places = [str(place) for place, one in enumerate(values) if type(one) is type(shown) and one == shown]
     return Widget("choice", places[0], options=tuple(options), choices=tuple(values)) if places else None
-
-
-def _choice_text(choice: Any) -> str:
-    """Return the label of a choice; a plain text that cannot be mistaken for anything else has no quotes."""
-    return choice if isinstance(choice, str) and len(choice) <= _ROOM and is_plain(choice) else brief(choice, _ROOM)
 
 
 def _lines(tree: Json) -> Widget | None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -60,7 +60,10 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
     # The context given with a token is shown on this page only as the program's own words, not among the terms.
     shown = [path for path in drawn.conditions if not _is_unverified(drawn, path)]
     # If the edit sets a masked value, nothing is counted, since the count would confirm guesses.
-    is_guess = _is_guess(drawn, changes or {})
+    is_guess = bool(changes) and any(  # a call that is one field has an empty path
+        condition.kind == "secret" and path.partition(".")[0] in {*changes, ""}
+        for path, condition in drawn.conditions.items()
+    )
     calls: Sequence[Request] | None = None  # of the last 30 days, with any values
     if terms is not None and not is_guess:
         _, calls = context.review.preview_grant(
@@ -73,9 +76,12 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         same = None if calls is None else len(calls) - differing[path]
         is_rare = calls is not None and same is not None and len(calls) >= _FEWEST and same * _RARE <= len(calls)
         found.append({
-            "path": escape(path), "value": _value(condition), "is_number": condition.kind == "at_most", "same": same,
+            "path": escape(path), "is_number": condition.kind == "at_most", "same": same,
+            "value": MASK if condition.kind == "secret" else condition.value if condition.kind == "at_most"
+            else brief(json.loads(condition.value), _ROOM),
             # Whether it differs from call to call, judged by its name, its value and earlier calls.
-            "is_free": not _is_fact(path) and condition.kind == "equal" and (is_rare or _is_prose(path, condition)),
+            "is_free": not path.startswith("context:") and condition.kind == "equal"
+            and (is_rare or _is_prose(path, condition)),
         })  # fmt: skip
     return {
         "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
@@ -161,20 +167,8 @@ def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
     return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now, **terms)
 
 
-def _is_guess(drawn: Grant, changes: Collection[str]) -> bool:
-    """Return whether an edited argument contains a masked value. A call that is one field has an empty path."""
-    return any(
-        condition.kind == "secret" and path.partition(".")[0] in {*changes, *([""] if changes else [])}
-        for path, condition in drawn.conditions.items()
-    )
-
-
-def _is_fact(path: str) -> bool:
-    return path.startswith("context:")
-
-
 def _is_unverified(grant: Grant, path: str) -> bool:
-    return grant.requester.issuer == TOKENS and _is_fact(path)
+    return grant.requester.issuer == TOKENS and path.startswith("context:")
 
 
 def _is_prose(path: str, condition: Condition) -> bool:
@@ -183,16 +177,6 @@ def _is_prose(path: str, condition: Condition) -> bool:
     if not isinstance(tree, str):
         return False
     return "\n" in tree or len(tree) > _LONG or _FREE.search(path.rpartition(".")[2]) is not None
-
-
-def _value(condition: Condition) -> str:
-    match condition.kind:
-        case "secret":
-            return MASK
-        case "at_most":
-            return condition.value
-        case "equal":
-            return brief(json.loads(condition.value), _ROOM)
 
 
 def _past(request: Request, call: Call, calls: Sequence[Request], terms: dict[str, Any]) -> dict[str, Any]:

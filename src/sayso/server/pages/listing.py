@@ -24,7 +24,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sayso import clock
 from sayso.model.canonical import display
-from sayso.model.request import LIVE, Decision, Request, State, Verb
+from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, csv_row, later, say, speaking
 from sayso.server.context import RequestContext
@@ -326,7 +326,6 @@ class _Search:
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] and not absent else None,
         }  # fmt: skip
         self._found: list[Request] = []
-        self._size = PAGE
         self.looked = 0
 
     def page(self, cursor: str, size: int | None = None) -> tuple[list[Request], str | None]:
@@ -413,8 +412,10 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
     since, until = _day(asked["from"]), _day(asked["to"])
     if agent:
         yield lambda request: _is_named(request.requester, agent)
-    if owner:
-        yield lambda request: _is_assigned(request, owner)
+    if owner.casefold() == _NOBODY:
+        yield lambda request: request.claimed_by is None and request.state is State.PENDING
+    elif owner:
+        yield lambda request: request.claimed_by is not None and request.claimed_by.goes_by(owner)
     if by:
         yield lambda request: any(
             _is_named(vote.by, by) for vote in (*request.votes, request.decision) if vote is not None
@@ -423,15 +424,13 @@ def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
         _must_be_among(verb, _VERBS, later("%(given)s is not a decision; use one of %(known)s"))
         yield lambda request: request.decision is not None and request.decision.verb == verb
     if channel:
-        yield lambda request: request.decision is not None and _is_through(request.decision, channel.casefold())
+        yield lambda request: request.decision is not None and channel.casefold() in {
+            request.decision.channel.casefold(), channel_name(request.decision.channel).casefold()
+        }  # fmt: skip
     if since is not None:
         yield lambda request: _decided_at(request) >= since
     if until is not None:
         yield lambda request: _decided_at(request) < until + timedelta(days=1)
-
-
-def _is_through(decision: Decision, channel: str) -> bool:
-    return channel in {decision.channel.casefold(), channel_name(decision.channel).casefold()}
 
 
 def _end(request: Request) -> float:
@@ -439,12 +438,9 @@ def _end(request: Request) -> float:
     return inf if end is None else end.timestamp()
 
 
-def _risk(request: Request) -> int:
-    return RISKS.index(request.risk) if request.risk in RISKS else len(RISKS)
-
-
 _KEYS: dict[str, Callable[[Request], Any]] = {
-    "newest": lambda request: -request.created_at.timestamp(), "end": _end, "risk": _risk,
+    "newest": lambda request: -request.created_at.timestamp(), "end": _end,
+    "risk": lambda request: RISKS.index(request.risk) if request.risk in RISKS else len(RISKS),
     "amount": lambda request: amount_of(request).copy_negate(),
 }  # fmt: skip
 
@@ -463,14 +459,6 @@ def _day(text: str) -> datetime | None:
 
 def _is_named(who: Identity, part: str) -> bool:
     return part.casefold() in who.qualified.casefold()
-
-
-def _is_assigned(request: Request, name: str) -> bool:
-    """Return whether a person of this name has claimed a request; for `nobody`, whether nobody has."""
-    claimed = request.claimed_by
-    if name.casefold() == _NOBODY:
-        return claimed is None and request.state is State.PENDING
-    return claimed is not None and claimed.goes_by(name)
 
 
 def _decided_at(request: Request) -> datetime:

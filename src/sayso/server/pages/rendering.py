@@ -407,20 +407,14 @@ def is_told(fault: errors.SaysoError) -> bool:
 def told(fault: errors.SaysoError) -> str:
     """Return the text of an error, escaped. If it is the error's own message, commands in it are marked as code."""
     if not is_told(fault):
-        return _coded(escape(str(fault)))
+        text = escape(str(fault))
+        parts = list(map(Markup.escape, text.split("`")))
+        if len(parts) % 2 == 0:
+            return Markup.escape(text)
+        return Markup("").join(Markup("<code>{}</code>").format(one) if at % 2 else one for at, one in enumerate(parts))
     facts = {name: escape(fact) for name, fact in vars(fault).items() if isinstance(fact, str)}
     at = vars(fault).get("at") or vars(fault).get("expired_at")
     facts |= {"channel": channel_name(facts.get("channel", "")), "reason": translated(facts.get("reason", ""))}
     facts |= {"ago": "" if at is None else ago(at, clock.now()), "state": known(facts.get("state", ""))}
     facts["roles"] = say(" or ").join(map(escape, vars(fault).get("roles", ())))
     return say(_WORDS[type(fault)], **facts)
-
-
-def _coded(text: str) -> Markup:
-    """Return an English message for a page, with text in backticks as code."""
-    parts = text.split("`")
-    if len(parts) % 2 == 0:
-        return Markup.escape(text)
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if at % 2 else Markup.escape(part) for at, part in enumerate(parts)
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, cast
@@ -235,10 +236,9 @@ def _customer(request: Request) -> set[tuple[str, str]]:
 def _arguments(request: Request, changed_paths: Sequence[str]) -> list[Argument]:
     if request.kind != "call" or request.purged_at is not None:
         return []
-    try:
-        names: Sequence[str] = list(schema_of(request).names)
-    except errors.StoreCorruptError:  # the page shows this error in place of the fields
-        names = ()
+    names: Sequence[str] = ()
+    with suppress(errors.StoreCorruptError):  # the page shows this error in place of the fields
+        names = list(schema_of(request).names)
     return arguments_of(request.effective.drawn, names, changed_paths)
 
 
@@ -401,19 +401,14 @@ def _words(request: Request) -> dict[str, str]:
     return words
 
 
-def _is_read_only(request: Request) -> bool:
-    try:
-        return is_read_only(request)
-    except errors.StoreCorruptError:  # the page shows this error in place of the fields
-        return False
-
-
 def _possible_actions(context: RequestContext, request: Request, reason: str | None) -> dict[str, bool]:
     claimed, is_mine = request.claimed_by, context.has(request)
-    is_pending = request.state is State.PENDING
+    is_pending, is_fixed = request.state is State.PENDING, False
+    with suppress(errors.StoreCorruptError):  # the page shows this error in place of the fields
+        is_fixed = is_read_only(request)
     return {
         "decide": is_pending and request.kind == "call",
-        "edit": is_pending and request.kind == "call" and not _is_read_only(request),
+        "edit": is_pending and request.kind == "call" and not is_fixed,
         "answer": is_pending and request.kind == "question",
         "cancel": request.state in {State.PENDING, State.APPROVED},
         "before_start": request.state is State.APPROVED and request.execution is None,
