@@ -19,6 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
 from http import HTTPStatus
+from itertools import groupby
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -73,6 +74,7 @@ _ALWAYS = (
     "not_signed_in", "rate_limited", "internal", "store", "store_busy", "store_corrupt", "store_full",
     "store_read_only", "store_sealed", "store_unavailable", "store_version",
 )  # fmt: skip
+_TEXT = {"type": "string"}
 _WITH_BODY = ("invalid_json", "body_too_large", "wrong_content_type", "invalid_input", "not_from_here")
 
 
@@ -113,37 +115,33 @@ def document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> dict[str, Any]:
-    kinds = sorted(endpoint.kinds)
+    kinds, takes_query = sorted(endpoint.kinds), endpoint.method == "GET"
+    names = re.findall(r"{(\w+)", endpoint.path)
+    parameters: list[dict[str, Any]] = [{"name": one, "in": "path", "required": True, "schema": _TEXT} for one in names]
+    if endpoint.input is not None and takes_query:
+        query = definitions[schemas[endpoint.input]["$ref"].rpartition("/")[2]]
+        for name, field in query.get("properties", {}).items():
+            schema = {**field}
+            description, is_needed = schema.pop("description", ""), name in query.get("required", ())
+            parameters.append(
+                {"name": name, "in": "query", "required": is_needed, "schema": schema, "description": description}
+            )
+    parameters += [
+        {"name": name, "in": "header", "required": False, "schema": _TEXT, "description": description}
+        for name, description in endpoint.reads.items()
+    ]
     found: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
         "description": f"For tokens of the kind {', '.join(kinds)}.",
         "x-token-kinds": kinds,
-        "parameters": _parameters(endpoint, schemas, definitions),
+        "parameters": parameters,
         "responses": _answers(endpoint, schemas),
     }
-    if endpoint.input is not None and endpoint.method != "GET":
+    if endpoint.input is not None and not takes_query:
         content = {"application/json": {"schema": schemas[endpoint.input]}}
         is_needed = any(field.is_required() for field in endpoint.input.model_fields.values())
         found["requestBody"] = {"required": is_needed, "content": content}
-    return found
-
-
-def _parameters(endpoint: Endpoint, schemas: _Schemas, definitions: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the parameters of an endpoint: those of the path, the query and the headers."""
-    text, names = {"type": "string"}, re.findall(r"{(\w+)", endpoint.path)
-    found: list[dict[str, Any]] = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
-    if endpoint.input is not None and endpoint.method == "GET":
-        query = definitions[schemas[endpoint.input]["$ref"].rpartition("/")[2]]
-        for name, field in query.get("properties", {}).items():
-            schema, description = {**field}, field.get("description", "")
-            schema.pop("description", None)
-            is_needed = name in query.get("required", ())
-            found.append(
-                {"name": name, "in": "query", "required": is_needed, "schema": schema, "description": description}
-            )
-    for name, description in endpoint.reads.items():
-        found.append({"name": name, "in": "header", "required": False, "schema": text, "description": description})
     return found
 
 
@@ -153,15 +151,10 @@ def _answers(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         good["content"] = {endpoint.media_type: {"schema": schemas[endpoint.answer]}}
     elif endpoint.media_type != "application/json":
         good["content"] = {endpoint.media_type: {"schema": {"type": "string"}}}
-    found: dict[str, Any] = {"200": good}
-    for status, description in endpoint.also.items():
-        found[str(status)] = {"description": description}
-    codes: dict[int, list[problems.ProblemKind]] = {}
-    for code in codes_of(endpoint):
-        kind = problems.kinds()[code]
-        codes.setdefault(kind.status, []).append(kind)
-    for status, kinds in sorted(codes.items()):
-        description = "; ".join(f"`{kind.code}`: {kind.title}" for kind in kinds)
+    found = {"200": good} | {str(status): {"description": text} for status, text in endpoint.also.items()}
+    kinds = sorted((problems.kinds()[code] for code in codes_of(endpoint)), key=lambda kind: kind.status)
+    for status, some in groupby(kinds, lambda kind: kind.status):
+        description = "; ".join(f"`{kind.code}`: {kind.title}" for kind in some)
         content = {problems.MEDIA_TYPE: {"schema": schemas[ProblemDocument]}}
         found[str(status)] = {"description": description, "content": content}
     return found
