@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -179,19 +179,18 @@ class _Counts(NamedTuple):
     voted: Counter[str]
 
 
-class _Changed:
-    """A request that somebody decided, claimed or voted on, rendered as a row once per language."""
+_Changed = Callable[[Language], Row]
 
-    def __init__(self, request: Request, away: Sequence[Delegation]) -> None:
-        self._request, self._at, self._rows = request, clock.now(), dict[Language, Row]()
-        self._away = away
 
-    def row(self) -> Row:
-        """Return the row in the current language."""
-        language = spoken()
-        if language not in self._rows:
-            self._rows[language] = row_of(self._request, self._at, away=self._away)
-        return self._rows[language]
+def _changed(request: Request, away: Sequence[Delegation]) -> _Changed:
+    """Return what draws a request that somebody decided, claimed or voted on as a row, once per language."""
+    at = clock.now()
+
+    @cache
+    def row(_: Language) -> Row:
+        return row_of(request, at, away=away)
+
+    return row
 
 
 class PageHub(Hub):
@@ -275,7 +274,7 @@ class PageHub(Hub):
                 request = self._store.get(request_id)
                 is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
                 if is_news or request_id in self.changed_rows:  # or the row was sent as changed and is no longer
-                    rows[request_id] = _Changed(request, away)
+                    rows[request_id] = _changed(request, away)
         return counts, rows
 
 
@@ -305,22 +304,20 @@ class _Page(Stream):
                 has_ended = sessions.has_ended_here(self._session)
                 if time.monotonic() - checked >= _CHECK:  # not at each change, which is one read for all pages
                     checked = time.monotonic()
-                    has_ended |= not await run_in_threadpool(self._is_signed_in)
+                    try:
+                        has_ended |= not await run_in_threadpool(is_signed_in, self._http, self._session)
+                    except errors.StoreError:  # the store fails: end the stream; the page reconnects
+                        has_ended = True
                 if has_ended:
                     yield {"event": "signed-out", "data": ""}
                     return
-
-    def _is_signed_in(self) -> bool:
-        with suppress(errors.StoreError):  # if the store fails, end the stream; the page reconnects
-            return is_signed_in(self._http, self._session)
-        return False
 
     def _part_of_page(self, counts: _Counts, changed_rows: dict[str, _Changed]) -> str:
         me = self._session.reviewer.identity.folded
         news = tuple(
             (text, sum(at > since and me not in by for at, by in counts.asked)) for text, since in self._since.items()
         )
-        rows = tuple(changed_rows[one].row() for one in self._rows if one in changed_rows)
+        rows = tuple(changed_rows[one](spoken()) for one in self._rows if one in changed_rows)
         return _rendered(spoken(), counts.pending - counts.voted[me], news, rows, path_to(self._http))
 
 
@@ -337,23 +334,19 @@ async def events(http: Http) -> Response:
     """Serve the stream of a browser's open pages."""
     session = await signed_in(http)
     made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
-    page = _Page(http, session, {text: _instant(text) for text in made}, rows)
+    try:
+        since = {text: datetime.fromisoformat(text) for text in made}
+    except ValueError:
+        raise HTTPException(400, "since is not an ISO 8601 time") from None
+    if any(one.tzinfo is None for one in since.values()):
+        raise HTTPException(400, "since has no time zone")
+    page = _Page(http, session, since, rows)
     # Scripts receive the ping, so that a page can tell a dead connection from one without news.
     return event_stream(page.events(), page, partial(ServerSentEvent, "", event="ping"))
 
 
 def _listed(http: Http, name: str) -> list[str]:
     return list(dict.fromkeys(one for one in http.query_params.get(name, "").split(",") if one))
-
-
-def _instant(text: str) -> datetime:
-    try:
-        made = datetime.fromisoformat(text)
-    except ValueError:
-        raise HTTPException(400, "since is not an ISO 8601 time") from None
-    if made.tzinfo is None:
-        raise HTTPException(400, "since has no time zone")
-    return made
 
 
 Found = TypeVar("Found")
