@@ -88,11 +88,6 @@ class _Refusal(Problem):
         self.kind, self.detail, self.headers, self.data = ProblemKind(code, status, message), message, {}, {}
 
 
-def _conflict(code: str, message: str) -> _Refusal:
-    """Return an error with status 409."""
-    return _Refusal(409, code, message)
-
-
 _TYPES = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "conflict", 429: "rate_limited"}
 
 
@@ -252,7 +247,7 @@ def _create(own: Ownership, key: str, submission: _Submission, text: str) -> Res
             own.store.drop(SUBMISSION, asked.id)
             status = 200
     if request.place != digest:
-        raise _conflict("idempotency_conflict", "this key was used for another submission; no request was made")
+        raise _Refusal(409, "idempotency_conflict", "this key was used for another submission; no request was made")
     return _answer(_shown(*_found(own, request.id)), status)
 
 
@@ -287,13 +282,11 @@ async def get(own: Ownership, query: _Poll) -> Response:
         request, record = _found(own, request_id)
         return None if _decision(request) is None else _shown(request, record)
 
+    def shown(own: Ownership) -> str:  # not in the event loop: the submission may have a megabyte
+        return _shown(*_found(own, request_id))
+
     text = await until_changed(own, [request_id], look, wait) if wait else None
-    return _answer(await own.look(_as_it_stands, request_id) if text is None else text)
-
-
-def _as_it_stands(own: Ownership, request_id: str) -> str:
-    # Not in the event loop: the submission, which it reads, may have a megabyte.
-    return _shown(*_found(own, request_id))
+    return _answer(await own.look(shown) if text is None else text)
 
 
 @router.delete("/aap/v1/requests/{id}", "Withdraw a request that is not decided")
@@ -302,7 +295,7 @@ def cancel(own: Ownership) -> Response:
     if _decision(request) is None:
         request = own.store.withdraw(request.id, own.me, "the program cancelled it")
     if request.state is not State.CANCELLED:
-        raise _conflict("already_terminal", f"the request is already {request.state}; nothing changed")
+        raise _Refusal(409, "already_terminal", f"the request is already {request.state}; nothing changed")
     return _answer(_shown(request, record))
 
 
@@ -316,13 +309,13 @@ def consume(own: Ownership) -> Response:
         # `by` is the program's name, not this process, whose end would make the outcome unknown.
         request = own.store.start(request.id, token, by=f"{AAP_RUNS}{own.me.subject}", seen=request)
     except errors.ApprovalExpiredError as refusal:
-        raise _conflict("approval_expired", str(refusal)) from None
+        raise _Refusal(409, "approval_expired", str(refusal)) from None
     except errors.StartRefusedError as refusal:
         request = own.store.get(request.id)
         if request.execution is None:
-            raise _conflict("not_approved", str(refusal)) from None
+            raise _Refusal(409, "not_approved", str(refusal)) from None
         if request.execution.token != token:
-            raise _conflict("already_consumed", str(refusal)) from None
+            raise _Refusal(409, "already_consumed", str(refusal)) from None
     return _answer(_shown(request, record))
 
 
@@ -335,7 +328,7 @@ async def outcome(own: Ownership) -> Response:
 def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
     request, record = _found(own, request_id)
     if request.execution is None:
-        raise _conflict("not_consumed", "the call was not consumed; nothing was recorded")
+        raise _Refusal(409, "not_consumed", "the call was not consumed; nothing was recorded")
     reported: dict[str, str] = report.model_dump(exclude_none=True)
     known: dict[str, str] | None = record.body.get("outcome")
     if known is None and request.state in {State.RUNNING, State.UNKNOWN}:
@@ -346,7 +339,8 @@ def _report(own: Ownership, request_id: str, report: _Outcome) -> Response:
             return _report(own, request_id, report)
         record = after
     if known is None or {**known, "reported_at": ""} != {**reported, "reported_at": ""}:
-        raise _conflict("outcome_conflict", f"another outcome is already recorded ({request.state}); nothing changed")
+        words = f"another outcome is already recorded ({request.state}); nothing changed"
+        raise _Refusal(409, "outcome_conflict", words)
     if request.state in {State.RUNNING, State.UNKNOWN}:
         note = None if report.note is None else redaction.fit(report.note, secrets_of_call(request.call, request))
         ended = Outcome("done", None if note is None else canonical.encode({"result": note}).text)
@@ -396,7 +390,7 @@ def _provision(context: Context, key: str, wanted: _Instance, digest: str) -> Re
         known = _new_instance(context.store, tokens, instance_id, program, wanted.delivery, digest)
         status = 201
     elif known.body["digest"] != digest:
-        raise _conflict("idempotency_conflict", "this key was used for another instance; no instance was created")
+        raise _Refusal(409, "idempotency_conflict", "this key was used for another instance; no instance was created")
     else:
         status = 200
     # A repeated request means that the client lost the answer. The token cannot be shown again, so make a new one.
@@ -413,9 +407,8 @@ def _new_instance(
 ) -> Record:
     """Store an instance after verifying its webhook; raises `Problem` if that fails or the name is taken."""
     name, key = program.subject, folded(program.subject)
-    taken = _conflict(
-        "instance_name_taken", f"a program named {name!a}, or similarly, already exists; no instance was created"
-    )
+    words = f"a program named {name!a}, or similarly, already exists; no instance was created"
+    taken = _Refusal(409, "instance_name_taken", words)
     if any(one.kind == "ask" and folded(one.person.subject) == key for one in tokens.all()):
         raise taken
     body: dict[str, Any] = {"name": name, "digest": digest}

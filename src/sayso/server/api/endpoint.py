@@ -95,16 +95,6 @@ def principal_of(http: Http) -> Principal:
     return _holder(http, token)
 
 
-async def _principal(http: Http) -> Principal:
-    """Run `principal_of` in a thread. A token seen before needs no read here: it is checked where the work runs."""
-    tokens: Tokens = http.app.state.tokens
-    text = _bearer(http)
-    known = tokens.recall(text) if text else None
-    if known is not None:
-        return _holder(http, known)
-    return await in_thread(http, partial(principal_of, http))
-
-
 def is_still_good(http: Http, who: Principal) -> bool:
     """Return whether a principal's token or session is still valid, without counting as a use. Reads the store."""
     tokens: Tokens = http.app.state.tokens
@@ -244,24 +234,18 @@ class _JsonResponse:
         self._body, self._status, self._headers = body, status, {"cache-control": "no-store", **headers}
 
     async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        if self._is_sent_at_once(scope):
-            return
+        # By the connection itself, if that can. A header that needs a check is left to the ASGI server.
+        answer: Callable[[Scope, bytes, bytes], bool] | None = scope.get(ANSWER)
+        is_plain = all(value.isascii() and value.isprintable() for value in self._headers.values())
+        if answer is not None and self._status == HTTPStatus.OK and is_plain:
+            headers = {"content-type": "application/json", **self._headers}
+            lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+            if answer(scope, lines.encode(), self._body):
+                return
         headers = {"content-length": str(len(self._body)), "content-type": "application/json", **self._headers}
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self._status, "headers": raw})
         await send({"type": "http.response.body", "body": self._body})
-
-    def _is_sent_at_once(self, scope: Scope) -> bool:
-        """Send it by the connection itself, if that can. A header that needs a check is left to the ASGI server."""
-        answer: Callable[[Scope, bytes, bytes], bool] | None = scope.get(ANSWER)
-        if answer is None or self._status != HTTPStatus.OK:
-            return False
-        lines = "content-type: application/json\r\n"
-        for name, value in self._headers.items():
-            if not (value.isascii() and value.isprintable()):
-                return False
-            lines += f"{name}: {value}\r\n"
-        return answer(scope, lines.encode(), self._body)
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------------
@@ -505,11 +489,17 @@ class Api:
 async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     state = http.app.state
     strangers: Rate = state.stranger_rate
+    tokens: Tokens = state.tokens
     endpoint = endpoints.get("GET" if http.method == "HEAD" else http.method)
     principal: Principal | None = None
     slot: Slot | None = None  # `until_changed` releases it while it sleeps
     try:
-        principal = await _principal(http)  # from the headers: the body is not read yet
+        # From the headers: the body is not read yet. A token seen before needs no read here: it is checked where the
+        # work runs.
+        text = _bearer(http)
+        known = tokens.recall(text) if text else None
+        look = partial(principal_of, http)
+        principal = await in_thread(http, look) if known is None else _holder(http, known)
         if principal.token_id is not None:
             cast("Rate", state.rate).count(f"token {principal.token_id}")
             slot = cast("InFlight", state.in_flight).slot(principal.token_id)
@@ -526,7 +516,6 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     finally:
         if slot is not None:
             slot.release()
-    tokens: Tokens = state.tokens
     if tokens.has_uses_to_write and http.method not in LOOKING:  # a GET writes nothing, not even its use
         await in_thread(http, tokens.write_uses)
     return answer

@@ -215,8 +215,12 @@ class EventLog:
         try:
             fresh = self._new_requests(self._tracked)
             wanted = {**dict.fromkeys(changed & self._tracked.keys()), **fresh}
-            read = [self._readable_rows(one, self._tracked[one].seq) for one in wanted]
-            found = [each for each in read if each is not None]
+            found = list[tuple[Request, list[Entry]]]()
+            for one in wanted:
+                try:
+                    found.append(self._rows_after(one, self._tracked[one].seq))
+                except errors.StoreCorruptError as fault:  # one damaged row must not stop the events of the others
+                    _log.warning("event streams omit %s, which cannot be read: %s", one, fault)
         except BaseException:
             self._changed_ids.extend(changed)
             raise
@@ -250,13 +254,6 @@ class EventLog:
             cursor, limit = page.cursor, _PAGE
             if cursor is None:
                 return dict.fromkeys(reversed(found))
-
-    def _readable_rows(self, request_id: str, seq: int) -> tuple[Request, list[Entry]] | None:
-        try:
-            return self._rows_after(request_id, seq)
-        except errors.StoreCorruptError as fault:  # one damaged row must not stop the events of the others
-            _log.warning("event streams omit %s, which cannot be read: %s", request_id, fault)
-            return None
 
     def _rows_after(self, request_id: str, seq: int) -> tuple[Request, list[Entry]]:
         # Read the request before its journal: a change in between marks the request again and is logged then.
@@ -357,22 +354,16 @@ class Broadcaster(Hub):
         except errors.StoreError as fault:
             return [fault] * len(asked)
         # Check access after reading, so that no client gets an event from after its access ended.
-        allowed = {credential: _is_open(one) for credential, one in {one.credential: one for one in asked}.items()}
-
-        def handed(one: Listener) -> tuple[int, bytes] | errors.StoreError | None:
-            is_open = allowed[one.credential]
-            if isinstance(is_open, errors.StoreError):
-                return is_open  # send nothing while access cannot be checked
-            return batches[one.seen, one.requester] if is_open else None
-
-        return [handed(one) for one in asked]
-
-
-def _is_open(one: Listener) -> bool | errors.StoreError:
-    try:
-        return one.is_authorized()
-    except errors.StoreError as fault:
-        return fault
+        allowed: dict[object, bool | errors.StoreError] = {}
+        for credential, one in {one.credential: one for one in asked}.items():
+            try:
+                allowed[credential] = one.is_authorized()
+            except errors.StoreError as fault:  # send nothing while access cannot be checked
+                allowed[credential] = fault
+        return [
+            is_open if isinstance(is_open, errors.StoreError) else batches[one.seen, one.requester] if is_open else None
+            for one in asked for is_open in [allowed[one.credential]]
+        ]  # fmt: skip
 
 
 async def _events(context: Context, listener: Listener, last: str | None) -> AsyncGenerator[bytes]:

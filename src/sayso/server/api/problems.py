@@ -153,17 +153,14 @@ def problem_of(fault: errors.SaysoError | Problem) -> Problem:
             kind.code if isinstance(fault, errors.StoreError) else "internal",
             "the server cannot do this now; nothing was done. See the server's log",
         )
-    facts = {name: _plain(value) for name, value in vars(fault).items() if isinstance(value, _PLAIN)}
+    facts: dict[str, Any] = {
+        name: clock.written(value) if isinstance(value, datetime) else [*value] if isinstance(value, tuple) else value
+        for name, value in vars(fault).items() if isinstance(value, _PLAIN)
+    }  # fmt: skip
     if isinstance(fault, errors.AlreadyDecidedError):
         facts |= {"decided_by": facts.pop("by"), "decided_at": facts.pop("at")}
         facts["verb"] = _DECIDED_BY.get(fault.state, "reject")
     return Problem(kind.code, str(fault), **facts)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return clock.written(value)
-    return list(value) if isinstance(value, tuple) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
 @contextmanager

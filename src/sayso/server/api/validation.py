@@ -34,7 +34,7 @@ from sayso.model.request import Call, Question, Request
 from sayso.model.reviewer import PROGRAM, TOKENS, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.model.schema import Schema, SchemaError
-from sayso.policy import Policy, Verdict, in_effect
+from sayso.policy import Verdict, in_effect
 from sayso.server.api.endpoint import Context, Principal, encoded
 from sayso.server.pages.forms import answer_fields, argument_fields
 from sayso.server.protection import Slot
@@ -258,9 +258,15 @@ def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -
     """
     for text, name in budgets:
         Budget(text, name)  # raises if it is not a budget
+    call = request.call
     try:
         policy = in_effect()
-        here = None if policy is None else _verdict(policy, request)
+        here = None if policy is None else policy.verdict(
+            call.tool, cast("dict[str, Any]", canonical.display(canonical.load(call.form))),
+            schema=Schema.from_text(call.schema), agent=request.requester.subject,
+            run=request.run_id if request.process is None else None, now=request.created_at,
+            is_function=call.tool != call.name,
+        )  # fmt: skip
     except errors.PolicyError as error:
         _log.error("a call was refused, because the policy could not be evaluated: %s", error)
         _refuse("the server's policy could not be evaluated; see the server's log")
@@ -278,16 +284,6 @@ def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -
             held = replace(held, budgets=tuple(dict.fromkeys((*ours, *budgets))))
         request = held
     return request if why is None else replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
-
-
-def _verdict(policy: Policy, request: Request) -> Verdict:
-    call = request.call
-    arguments = cast("dict[str, Any]", canonical.display(canonical.load(call.form)))
-    return policy.verdict(
-        call.tool, arguments, schema=Schema.from_text(call.schema), agent=request.requester.subject,
-        run=request.run_id if request.process is None else None, now=request.created_at,
-        is_function=call.tool != call.name,
-    )  # fmt: skip
 
 
 def _with_needs(request: Request, rule: Verdict) -> Request:
