@@ -277,7 +277,11 @@ def translated(sentence: str) -> str:
         found = pattern.fullmatch(sentence)
         if found is None:
             continue
-        values = {name: _part(name, value) for name, value in found.groupdict().items()}
+        values = found.groupdict()
+        for name in values.keys() & _NESTED:
+            values[name] = translated(values[name])
+        if "kind" in values:
+            values["kind"] = _WORD.sub(lambda word: _kind(word[1]) if word[1] in _KINDS else word[1], values["kind"])
         if not is_english:
             return say(form, **values)
         return _ONE.sub(r"1 \1", _ENGLISH[form] % values) if form in _ENGLISH else sentence
@@ -298,12 +302,6 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
         named = _VALUE.sub(lambda name: f"(?P<{name[1] or name[2]}>.+?)", counted)
         found.append((re.compile(named, re.DOTALL), form))
     return found
-
-
-def _part(name: str, value: str) -> str:
-    if name == "kind":
-        return _WORD.sub(lambda word: _kind(word[1]) if word[1] in _KINDS else word[1], value)
-    return translated(value) if name in _NESTED else value
 
 
 def _kind(word: str) -> str:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import CallbackOptions, Meter, Observation
+    from opentelemetry.metrics import CallbackOptions, Meter
     from prometheus_client import CollectorRegistry
 
 TOKEN = "SAYSO_METRICS_TOKEN"  # noqa: S105  the name of a variable
@@ -95,16 +96,13 @@ _GAUGES: dict[str, tuple[str, str, Callable[[Store], Iterator[tuple[int, dict[st
 
 
 def _add_gauges(meter: Meter, read: Callable[[str], Numbers]) -> None:
-    def callback(name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observed(_: CallbackOptions) -> Iterable[Observation]:
-            from opentelemetry.metrics import Observation
+    from opentelemetry.metrics import Observation
 
-            return [Observation(count, attributes) for count, attributes in read(name)]
-
-        return observed
+    def observed(name: str, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(count, attributes) for count, attributes in read(name)]
 
     for name, (unit, description, _) in _GAUGES.items():
-        meter.create_observable_gauge(name, [callback(name)], unit, description)
+        meter.create_observable_gauge(name, [partial(observed, name)], unit, description)
 
 
 def observe(store: Store) -> None:

@@ -62,6 +62,7 @@ HEADERS = {
 }
 
 
+@lru_cache(maxsize=256)
 def hostname(host: str) -> str | None:
     """Return the name in a Host header, without the port; None if the header is invalid."""
     if not host or any(mark in host for mark in "/\\@?# \t"):
@@ -72,11 +73,6 @@ def hostname(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname
-
-
-@lru_cache(maxsize=256)
-def _hostname(host: bytes) -> str | None:
-    return hostname(host.decode("latin-1"))
 
 
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
@@ -109,7 +105,7 @@ class Guard:
 
         send_guarded = partial(_send_guarded, send)
         given = [value for name, value in scope["headers"] if name == b"host"]
-        if len(given) == 1 and _hostname(given[0]) in self._hosts:
+        if len(given) == 1 and hostname(given[0].decode("latin-1")) in self._hosts:
             return self._app(scope, receive, send_guarded)
         refusal = PlainTextResponse("this server does not answer to that host name\n", status_code=421)
         return refusal(scope, receive, send_guarded)

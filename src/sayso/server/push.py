@@ -283,11 +283,21 @@ class Push(Channel):
     ) -> dict[str, Any]:  # fmt: skip
         """Return the content of a notification, masked and escaped as in the list of the inbox."""
         with speaking(self._language(device)):
-            return {
+            message = {
                 "id": notification.id, "request": request.id, "title": _title(notification, request),
                 "body": _body(request), "approve": request.current_fingerprint if is_offered else None,
-                "is_over": request.state is not State.PENDING, **({"words": _words()} if is_offered else {}),
+                "is_over": request.state is not State.PENDING,
             }  # fmt: skip
+            # What the service worker writes on buttons, and on a notification after one was pressed (`sw.js`).
+            words = {
+                "approve": say("Approve"), "reject": say("Reject"), "why": say("Why"),
+                "approved": say("Approved"), "rejected": say("Rejected"),
+                "undo": say("Approved; it can be undone for %(count)s s", count="{count}"),
+                "not_approved": say("Not approved: open it to see why"),
+                "not_rejected": say("Not rejected: open it to see why"),
+                "lost": say("Not known whether it was decided: open it"),
+            }  # fmt: skip
+        return {**message, "words": words} if is_offered else message
 
     def _push(
         self, device: Device, message: Mapping[str, Any], about: Notification | None, lasts: timedelta
@@ -370,18 +380,6 @@ def _body(request: Request) -> str:
         expiry = say("expires %(when)s", when=time_left(request.expires_at, clock.now()))
         lines.append("; ".join([*risk, expiry]))
     return "\n".join(lines)
-
-
-def _words() -> dict[str, str]:
-    """Return what the service worker writes on buttons, and on a notification after one was pressed (`sw.js`)."""
-    return {
-        "approve": say("Approve"), "reject": say("Reject"), "why": say("Why"),
-        "approved": say("Approved"), "rejected": say("Rejected"),
-        "undo": say("Approved; it can be undone for %(count)s s", count="{count}"),
-        "not_approved": say("Not approved: open it to see why"),
-        "not_rejected": say("Not rejected: open it to see why"),
-        "lost": say("Not known whether it was decided: open it"),
-    }  # fmt: skip
 
 
 def _libraries() -> tuple[Any, Any]:
