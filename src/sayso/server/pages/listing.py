@@ -296,23 +296,7 @@ class _Search:
             for states in self._lists
             for risk in ((*_FIRST, _REST) if is_by_risk and states in WAITING else (None,))
         ]
-        self._tests = list(_tests(asked))
-        snoozed = context.review.snoozed()
-        if asked["snoozed"]:
-            self._tests.append(lambda request: request.id in snoozed)
-        elif snoozed and not asked["q"]:  # a text search finds snoozed requests too
-            self._tests.append(lambda request: request.id not in snoozed)
-        # Nobody but others can bring it on. It is found by any filter that asks for it.
-        if asked["voted"]:
-            self._tests.append(lambda request: request.id in context.approved)
-        elif context.approved and not any(asked[name] for name in ("q", "assigned", *_ABOUT_ME)):
-            self._tests.append(lambda request: request.id not in context.approved)
-        if asked["mentions"]:
-            to_me = context.review.mentions()
-            self._tests.append(lambda request: request.id in to_me)
-        absent = context.stood_in_for
-        if asked["mine"] and absent:
-            self._tests.append(context.has)
+        self._tests, absent = _tests(context, asked), context.stood_in_for
         self._newest, self._review = newest, context.review
         sort = "" if newest else asked["sort"]
         _must_be_among(sort, SORTS, later("%(given)s is not a sort order; use one of %(known)s"))
@@ -406,31 +390,39 @@ def _must_be_among(given: str, known: Collection[str], words: str) -> None:
         raise ValueError(say(words, given=repr(given), known=", ".join(filter(None, known))))
 
 
-def _tests(asked: dict[str, str]) -> Iterator[Callable[[Request], bool]]:
-    """Yield the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
+def _tests(context: RequestContext, asked: dict[str, str]) -> list[Callable[[Request], bool]]:
+    """Return the tests for the filters that a store does not have; raises `ValueError` for an invalid field."""
     agent, owner, by, verb, channel = (asked[name] for name in ("agent", "assigned", "by", "verb", "channel"))
-    since, until = _day(asked["from"]), _day(asked["to"])
-    if agent:
-        yield lambda request: _is_named(request.requester, agent)
-    if owner.casefold() == _NOBODY:
-        yield lambda request: request.claimed_by is None and request.state is State.PENDING
-    elif owner:
-        yield lambda request: request.claimed_by is not None and request.claimed_by.goes_by(owner)
-    if by:
-        yield lambda request: any(
-            _is_named(vote.by, by) for vote in (*request.votes, request.decision) if vote is not None
-        )
+    since, until = _day(asked["from"] or "1970-01-01"), _day(asked["to"] or "9000-12-31") + timedelta(days=1)
     if verb:
         _must_be_among(verb, _VERBS, later("%(given)s is not a decision; use one of %(known)s"))
-        yield lambda request: request.decision is not None and request.decision.verb == verb
-    if channel:
-        yield lambda request: request.decision is not None and channel.casefold() in {
+    snoozed, to_me = context.review.snoozed(), context.review.mentions() if asked["mentions"] else ()
+    is_of_nobody = owner.casefold() == _NOBODY
+    is_about_me = any(asked[name] for name in ("q", "assigned", *_ABOUT_ME))
+    tests: tuple[tuple[object, Callable[[Request], bool]], ...] = (
+        (agent, lambda request: _is_named(request.requester, agent)),
+        (is_of_nobody, lambda request: request.claimed_by is None and request.state is State.PENDING),
+        (owner and not is_of_nobody,
+         lambda request: request.claimed_by is not None and request.claimed_by.goes_by(owner)),
+        (by, lambda request: any(
+            _is_named(vote.by, by) for vote in (*request.votes, request.decision) if vote is not None
+        )),
+        (verb, lambda request: request.decision is not None and request.decision.verb == verb),
+        (channel, lambda request: request.decision is not None and channel.casefold() in {
             request.decision.channel.casefold(), channel_name(request.decision.channel).casefold()
-        }  # fmt: skip
-    if since is not None:
-        yield lambda request: _decided_at(request) >= since
-    if until is not None:
-        yield lambda request: _decided_at(request) < until + timedelta(days=1)
+        }),
+        (asked["from"], lambda request: _decided_at(request) >= since),
+        (asked["to"], lambda request: _decided_at(request) < until),
+        (asked["snoozed"], lambda request: request.id in snoozed),
+        # A text search finds snoozed requests too.
+        (snoozed and not asked["snoozed"] and not asked["q"], lambda request: request.id not in snoozed),
+        (asked["voted"], lambda request: request.id in context.approved),
+        # Nobody but others can bring it on. It is found by any filter that asks for it.
+        (context.approved and not is_about_me, lambda request: request.id not in context.approved),
+        (asked["mentions"], lambda request: request.id in to_me),
+        (asked["mine"] and context.stood_in_for, context.has),
+    )  # fmt: skip
+    return [test for is_set, test in tests if is_set]
 
 
 def _end(request: Request) -> float:
@@ -445,9 +437,7 @@ _KEYS: dict[str, Callable[[Request], Any]] = {
 }  # fmt: skip
 
 
-def _day(text: str) -> datetime | None:
-    if not text:
-        return None
+def _day(text: str) -> datetime:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
