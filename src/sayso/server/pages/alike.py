@@ -255,15 +255,17 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
             yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
 
 
-def _with_totals(column: Column, currencies: Sequence[Column]) -> Column:
+def _with_totals(column: Column, found: Sequence[Column]) -> Column:
     """Return a column with the sum of an amount; if an argument names the currency, one sum per currency.
 
-    With several arguments that name a currency, it is unclear which applies: no sum, unless each is equal in all calls.
+    `found` are all columns, including those equal in all calls. With several arguments that name a currency, it is
+    unclear which applies: no sum, unless each is equal in all calls.
     """
     numbers = column.numbers
     if not numbers or not is_amount(column.name):
         return column
     units = [""] * len(numbers)
+    currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]
     if not names_currency(column.name):
         if len(currencies) > 1 and not all(one.is_same for one in currencies):
             return column
@@ -431,7 +433,7 @@ def table_of(
     (`hidden`), and the others (`columns`). Its lines are the calls that stand out (`odd`), and the others (`usual`).
     """
     found = [*_arguments(requests), *_facts(requests, now)]
-    columns = _summed([_drawn(column) for column in found if not column.is_common], found)
+    columns = [_with_totals(_drawn(column), found) for column in found if not column.is_common]
     # Columns with outliers come first, so that they are on the screen however many columns there are.
     columns.sort(key=lambda column: not any(cell.note for cell in column.cells))
     lines: list[dict[str, Any]] = []
@@ -480,12 +482,6 @@ def repeat_notes(store: Store, request: Request, now: datetime) -> list[str]:
     return []
 
 
-def _summed(columns: Sequence[Column], found: Sequence[Column]) -> list[Column]:
-    """Return columns with their totals; `found` are all columns, including those equal in all calls."""
-    currencies = [one for one in found if one.source == "argument" and is_currency(one.name)]
-    return [_with_totals(one, currencies) for one in columns]
-
-
 # -- one row of a list ---------------------------------------------------------------------------------------------
 
 
@@ -514,7 +510,7 @@ def folded_row(
 
 def _gist(columns: Sequence[Column]) -> str:
     """Return the common values and the totals, in one line."""
-    differing = _summed([column for column in columns if not column.is_common], columns)
+    differing = [_with_totals(column, columns) for column in columns if not column.is_common]
     said = [
         say("%(name)s %(totals)s in total", name=one.name, totals=" + ".join(one.totals))
         for one in differing if one.totals
