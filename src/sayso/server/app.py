@@ -65,7 +65,7 @@ from sayso.server.writer import Writer
 from sayso.stores.base import Store
 from sayso.stores.http_messages import Message
 
-__all__ = ["api", "codes_of", "create_app", "document", "endpoints", "login_path"]
+__all__ = ["codes_of", "create_app", "document", "endpoints", "login_path"]
 
 
 _Schemas = dict[type[BaseModel], dict[str, Any]]
@@ -176,11 +176,6 @@ _written = cache(lambda: document(endpoints()))
 def endpoints() -> list[Endpoint]:
     """Return all endpoints of sayso's API, without those of AAP, which has its own specification."""
     return [each for module in (review, program, api_events) for each in module.router.endpoints] + _document.endpoints
-
-
-def api() -> Api:
-    """Return the ASGI application for all endpoints, including those of the Agent Approval Protocol (AAP)."""
-    return Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
 
 
 @_document.get("/v1/openapi.json", "This document")
@@ -307,7 +302,8 @@ class _Inbox(Starlette):
     def __init__(self, hosts: Collection[str]) -> None:
         handlers = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
         super().__init__(routes=_routes(), exception_handlers={**handlers})
-        self._api, self._guard = api(), Guard(self._answer, hosts=hosts)
+        self._api = Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
+        self._guard = Guard(self._answer, hosts=hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._guard(scope, receive, send)

@@ -92,13 +92,9 @@ def _key(person: Identity) -> str:
 # -- the texts of scripts ------------------------------------------------------------------------------------------
 
 
-def script_words() -> dict[str, Any] | None:
-    """Return the scripts' texts in the current language, keyed by the English text; None for English."""
-    return _script_words(spoken())
-
-
 @cache
-def _script_words(language: Language) -> dict[str, Any] | None:
+def script_words(language: Language) -> dict[str, Any] | None:
+    """Return the scripts' texts in a language, keyed by the English text; None for English."""
     if language.catalogue is None:
         return None
     gettext, ngettext = language.catalogue.gettext, language.catalogue.ngettext

@@ -85,6 +85,7 @@ class EventLog:
 
     Attributes:
         epoch: Random prefix of event ids, which tells the ids of an earlier server apart.
+        number: The number of the newest event.
     """
 
     def __init__(self, store: Store) -> None:
@@ -92,7 +93,7 @@ class EventLog:
         self._store = store
         self._lock = threading.Lock()  # of streams that wake together one reads the store, the others its result
         self._events: deque[LoggedEvent] = deque(maxlen=MAX_EVENTS)
-        self._number = 0
+        self.number = 0
         self._tracked: dict[str, _Tracked] | None = None  # None before the first listener, and while too many are open
         self._newest: str | None = None
         self._changed_ids: deque[str] = deque()  # ids of changed requests; appended from any thread
@@ -169,11 +170,6 @@ class EventLog:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    @property
-    def number(self) -> int:
-        """The number of the newest event."""
-        return self._number
-
     def since(self, number: int) -> list[LoggedEvent] | None:
         """Return the events after a number; None if some of them are gone. Reads the store once per change."""
         with self._lock:
@@ -184,9 +180,9 @@ class EventLog:
                 except BaseException:
                     self._has_changed.set()  # so that the next caller retries
                     raise
-            if not self._number - len(self._events) <= number <= self._number:
+            if not self.number - len(self._events) <= number <= self.number:
                 return None
-            newest = list(islice(reversed(self._events), self._number - number))  # numbers are contiguous
+            newest = list(islice(reversed(self._events), self.number - number))  # numbers are contiguous
             return newest[::-1]
 
     def batch(self, seen: int, requester: Identity | None) -> tuple[int, bytes]:
@@ -196,7 +192,7 @@ class EventLog:
         """
         found = self.since(seen)
         if found is None:
-            number = self._number
+            number = self.number
             return number, _encoded(self.epoch, number, "reset")
         part = found[:_MAX_BATCH]
         payload = b"".join(
@@ -231,8 +227,8 @@ class EventLog:
             key=lambda one: (one[1].at, one[1].run_id, one[1].seq),
         ):
             self._tracked[request.id].seq = row.seq
-            self._number += 1
-            self._events.append(LoggedEvent(self._number, request.requester, request.state, row))
+            self.number += 1
+            self._events.append(LoggedEvent(self.number, request.requester, request.state, row))
         for request, _ in found:
             if request.is_final:
                 self._tracked.pop(request.id).unwatch()
@@ -263,7 +259,7 @@ class EventLog:
 
     def _reset(self) -> None:
         """Send `reset` to every client and start over, because too many requests are or were open."""
-        self._number += 1
+        self.number += 1
         self._events.clear()
         for tracked in (self._tracked or {}).values():
             tracked.unwatch()

@@ -162,7 +162,8 @@ def _environment() -> Environment:
         lstrip_blocks=True, auto_reload=False, extensions=["jinja2.ext.i18n"],
     )  # fmt: skip
     made.newstyle_gettext = True  # pyright: ignore[reportAttributeAccessIssue]  the extension brings it
-    ours: dict[str, Any] = {"gettext": _say, "ngettext": _say_n, "language": spoken, "script_words": script_words}
+    ours: dict[str, Any] = {"gettext": _say, "ngettext": _say_n, "language": spoken}
+    ours["script_words"] = lambda: script_words(spoken())
     cast("dict[str, Any]", made.globals).update(ours)  # pyright: ignore[reportUnknownMemberType]
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
