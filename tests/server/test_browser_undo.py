@@ -114,7 +114,6 @@ def test_the_button_counts_down_and_leaves_the_way_to_cancel(surf: Surf) -> None
 def test_what_is_ticked_is_added_up_and_named_in_the_question_and_a_key_leads_to_the_next(surf: Surf) -> None:
     transfer = sayso.gate(wait="raise", risk="high", name="transfer")(lambda amount, to: f"{amount} {to}")
     ids = [held(transfer, Decimal(f"{1000 + at}.5"), f"kim{at}") for at in range(7)]
-    after = held(pay, 5)
     page = surf.tab(f"/bulk?alike={ids[0]}&verb=approve")
     total, sum_of = page.locator("tfoot th"), page.locator("tfoot [data-total]")
     expect(total).to_have_text("total of 0 of 7")
@@ -140,4 +139,4 @@ def test_what_is_ticked_is_added_up_and_named_in_the_question_and_a_key_leads_to
     assert [stands(one).state for one in ids] == [State.PENDING, *[State.APPROVED] * 6]
     expect(page.get_by_role("button", name="Undo all")).to_be_visible()
     page.keyboard.press("j")
-    page.wait_for_url(f"**/r/{after}")
+    page.wait_for_url(f"**/r/{ids[0]}")  # what was left of them comes first

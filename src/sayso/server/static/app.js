@@ -113,7 +113,7 @@ sayso.page((signal) => {
     all("[data-shut]", form).forEach((button) => { button.disabled = false; delete button.dataset.shut; });
   };
   document.addEventListener("sayso:told", () => {
-    const count = one("#pending").dataset.pending;
+    const count = one("#pending")?.dataset.pending;  // the page to sign in has none
     if (one("#news.news")) document.title = document.title.replace(/\(\d+\)/, `(${count})`);
     // The state changed elsewhere: reload, or if something was written, keep it and disable decisions.
     const state = one("[data-request] .lead .state");
