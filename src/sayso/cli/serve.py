@@ -151,14 +151,7 @@ def serve(
         _say_where(place, first, None if rules is None else taken)
         if opens:
             _open(app, first, stack)
-        import uvicorn
-
-        from sayso.server.metrics import observe
-
-        observe(store)
-        with context.handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
-            uvicorn.Server(settings).run(sockets=listeners)
-        app.state.tokens.write_uses()  # of tokens that were only used to read
+        _run(app, listeners, settings)
     return 0
 
 
@@ -321,6 +314,18 @@ def _uvicorn_config(app: Starlette, place: Place, own_url: str | None) -> uvicor
             f"the certificate {place.certificate} cannot be used: {error}; the server was not started"
         ) from error
     return settings
+
+
+def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Config) -> None:
+    """Serve until a signal ends it."""
+    import uvicorn
+
+    from sayso.server.metrics import observe
+
+    observe(app.state.settings.store)
+    with context.handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
+        uvicorn.Server(settings).run(sockets=listeners)
+    app.state.tokens.write_uses()  # of tokens that were only used to read
 
 
 # -- listening -------------------------------------------------------------------------------------------------------
