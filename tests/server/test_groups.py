@@ -505,6 +505,16 @@ def test_the_rest_of_a_group_comes_next(store: Store, ada: Browser) -> None:
         assert (found[1], text_of(found[2])) == (link, words)
 
 
+def test_what_the_filters_of_the_list_leave_out_comes_next_by_itself(store: Store, ada: Browser) -> None:
+    group = asked(store, *pays(5))
+    sayso.Review(store, by="ada").snooze(group[4], "1h")
+    page = ada.get(f"/bulk?id={group[0]}&id={group[4]}").text
+    fields, items = fields_of(page), items_of(page)
+    data = {"csrf": fields["csrf"], "shown": fields["shown"], "verb": "reject", "item": [items[group[0]]]}
+    done = ada.post("/bulk", data=data, headers={"origin": BASE})
+    assert (done.status_code, f'data-queued href="/r/{group[4]}"' in done.text) == (200, True)
+
+
 def test_a_table_says_which_words_are_those_of_the_gates_author(store: Store, ada: Browser) -> None:
     asked(store, *pays(3), description="Pays a shop.", prompt="the answer to a mail")
     page = text_of(group_of(ada))

@@ -250,8 +250,8 @@ def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] |
     if request is None:
         return None
     name, line = parts_of(request)
-    alike = alike_to(context, request.id, context.form.get("in", ""), _MOST) or [request]
-    group = next(one for one in fold(alike) if request in one)
+    alike = alike_to(context, request.id, context.form.get("in", ""), _MOST)
+    group = next((one for one in fold(alike) if request in one), [request])  # the filters may leave it out
     return {"id": request.id, "name": name, "line": line, "calls": len(group)}
 
 
