@@ -13,6 +13,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 
 _WORD = re.compile(r'"([^"]+)"|(\S+)')
+_MOST_WORDS = 100  # SQLite takes a condition of at most 1,000 parts
 NOT_DECIDED = frozenset({State.PENDING, State.RUNNING, State.UNKNOWN})
 """The states of a request in which a run that waits for it cannot continue."""
 
@@ -46,9 +47,10 @@ class Filter:
 
     @property
     def words(self) -> list[str]:
-        """The words of `text`, folded; a text in double quotes is one of them."""
-        found = _WORD.findall("" if self.text is None else self.text.casefold())
-        return [quoted or plain for quoted, plain in found]
+        """The words of `text`, folded, each once. A text in double quotes is one of them, and so is a very long one."""
+        text = "" if self.text is None else self.text.casefold()
+        found = list(dict.fromkeys(quoted or plain for quoted, plain in _WORD.findall(text)))
+        return found if len(found) <= _MOST_WORDS else [text]
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def matches(request: Request, wanted: Filter) -> bool:
     subject = request.subject
     names = (subject.name, subject.tool) if isinstance(subject, Call) else ()
     is_expired = wanted.at is not None and is_due(request, wanted.at)
-    claimed, by = request.claimed_by, wanted.claimed_by
+    claimed, by, words = request.claimed_by, wanted.claimed_by, wanted.words
+    text = search_text(request) if words else ""
     return (
         (not wanted.states or (State.EXPIRED if is_expired else request.state) in wanted.states)
         and (wanted.kind is None or request.kind == wanted.kind)
@@ -101,5 +104,5 @@ def matches(request: Request, wanted: Filter) -> bool:
         and (wanted.name is None or wanted.name in names)
         and (wanted.risk is None or request.risk == wanted.risk)
         and (by is None or (claimed is not None and claimed.is_same(by)))
-        and (wanted.text is None or all(word in search_text(request) for word in wanted.words))
+        and all(word in text for word in words)
     )
