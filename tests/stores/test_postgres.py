@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import sayso
 from sayso import audit, clock, config, errors
 from sayso.model.ids import effect_digest, new_token
 from sayso.model.lifecycle import Outcome
@@ -631,6 +632,32 @@ def test_a_machine_that_was_suspended_asks_for_the_time_anew(
     assert abs(store.now() - datetime.now(UTC)) < timedelta(minutes=1)
     request = store.ask(sample_call(None))
     assert abs(request.created_at - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_call_that_was_not_seen_here_is_asked_without_a_look(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, execute = list[str](), postgres._execute
+
+    def executed(connection: Any, sql: str, values: Sequence[Any] = ()) -> Any:
+        sent.append(sql)
+        return execute(connection, sql, values)
+
+    @sayso.gate(wait="raise", store=store)
+    def pay(amount: int) -> None: ...
+
+    def ask(amount: int) -> str:
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            pay(amount)
+        return held.value.confirmation_id
+
+    with sayso.run():
+        ask(1)  # the schema and the run are known then
+        monkeypatch.setattr(postgres, "_execute", executed)
+        asked = ask(2)
+        (sql,) = sent
+        assert "INSERT INTO asked" in sql
+        assert ask(2) == asked
 
 
 def test_the_address_opens_the_store(url: str) -> None:

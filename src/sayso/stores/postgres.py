@@ -220,6 +220,9 @@ class PostgresStore(Watched, SqlStore):
         """Return whether the machine was suspended since, which stops its monotonic clock, or its clock was set."""
         return abs((clock.now() - here).total_seconds() - (time.monotonic() - at)) > _SECOND.total_seconds()
 
+    def asks_first(self, fingerprint: str) -> bool:
+        return fingerprint not in self._memory.holders
+
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
         shift = self.now() - clock.now()

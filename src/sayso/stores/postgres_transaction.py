@@ -113,10 +113,14 @@ class Memory:
     """What this process last saw: rows of requests, ends of chains, which kinds of records exist, stored schemas.
 
     The schemas are certainly committed. For everything else, the statements detect if it is out of date.
+
+    Attributes:
+        holders: Ids of the requests that hold, by fingerprint.
     """
 
     def __init__(self) -> None:
         self.rows: dict[str, KnownRow] = {}
+        self.holders: dict[str, str] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.kept_schemas: set[str] = set()
         self.present: set[str] = set()
@@ -154,10 +158,15 @@ class Memory:
 
     def put(self, known: KnownRow) -> None:
         """Remember a row, unless its position is unknown."""
+        request = known.request
         if known.n is None:
-            self.rows.pop(known.request.id, None)
+            self.rows.pop(request.id, None)
             return
-        _put(self.rows, known.request.id, known)
+        _put(self.rows, request.id, known)
+        if request.holds:
+            _put(self.holders, request.fingerprint, request.id)
+        elif self.holders.get(request.fingerprint) == request.id:
+            self.holders.pop(request.fingerprint, None)
 
     def committed(self, tx: PostgresTransaction) -> None:
         """Remember what a transaction wrote."""
