@@ -60,8 +60,8 @@ CREATE TABLE journal (
     channel    TEXT NOT NULL,
     detail     TEXT NOT NULL,
     link       TEXT NOT NULL,
-    PRIMARY KEY (run_id, seq)
-) WITHOUT ROWID;
+    PRIMARY KEY (run_id, seq)        -- not WITHOUT ROWID: at the table's end, an entry writes one page and moves none
+);
 
 -- Which requests were asked with an effect, as the journal says it: a start finds them although their rows were altered.
 CREATE INDEX journal_effect ON journal (json_extract(detail, '$.effect'))
@@ -80,7 +80,7 @@ END;
 -- INSERT OR REPLACE takes a row away without asking the trigger for DELETE.
 
 CREATE TRIGGER journal_is_not_replaced BEFORE INSERT ON journal
-WHEN EXISTS (SELECT 1 FROM journal WHERE run_id = NEW.run_id AND seq = NEW.seq)
+WHEN EXISTS (SELECT 1 FROM journal WHERE run_id = NEW.run_id AND seq = NEW.seq OR rowid = NEW.rowid)
 BEGIN
     SELECT RAISE(ABORT, 'the journal is only added to');
 END;
