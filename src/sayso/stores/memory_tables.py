@@ -365,11 +365,11 @@ class TableTransaction(Transaction, ABC):
     def run(self, run_id: str) -> RunRecord | None:
         return self.runs.get(run_id) or self._tables.runs.get(run_id)
 
-    def put_run(self, run: RunRecord) -> None:
-        self.runs = {**self.runs, run.id: run}
-
-    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        self.steps = {**self.steps, run_id: (*self.steps.get(run_id, ()), *steps)}
+    def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:
+        if run != self.run(run.id):
+            self.runs = {**self.runs, run.id: run}
+        if steps:
+            self.steps = {**self.steps, run.id: (*self.steps.get(run.id, ()), *steps)}
 
     def drop_steps(self, run_id: str) -> None:
         self.dropped = (*self.dropped, run_id)

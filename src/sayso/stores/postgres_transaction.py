@@ -226,7 +226,7 @@ class PostgresTransaction(SqlTransaction):
         self._unanswered: list[tuple[list[Any], int]] = []  # answers, each with the index in `written` that it is about
         self._statements = 0  # number of statements that write
         self.written: list[KnownRow] = []
-        self.changed_runs = list[str]()
+        self.changed_runs, self._runs = list[str](), {}
         self.entries: list[Entry] = []
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
@@ -257,6 +257,13 @@ class PostgresTransaction(SqlTransaction):
             self._loaded = known
             return known.request
         return super().load(request_id)
+
+    def _read(self, found: tuple[Any, ...]) -> Request:
+        request = super()._read(found)
+        seq, link, _ = found[-3:]
+        if seq is not None:  # a statement that goes on from an older end writes nothing
+            self.heads.setdefault(request.run_id, (seq, link))
+        return request
 
     def keyed(self, run_id: str, key: str) -> Request | None:
         return None if self._may_guess else super().keyed(run_id, key)  # as in `holder`
@@ -313,9 +320,9 @@ class PostgresTransaction(SqlTransaction):
             (self._cache.present.add if found else self._cache.present.discard)(kind)
         return found
 
-    def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
+    def _read_run(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
         self._execute(LOCK, (f"run:{run_id}",))  # until the commit, nobody else takes the run or adds a step
-        return super()._found(run_id)
+        return super()._read_run(run_id)
 
     # -- writing -----------------------------------------------------------------------------------------------
 

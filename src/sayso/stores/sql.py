@@ -347,6 +347,7 @@ class SqlTransaction(Transaction):
     _may_guess: bool  # whether what is in the cache may be used, because the write detects if it is out of date
     _loaded: Any = None  # the row of the last request, as the cache returned it
     _now: datetime | None = None
+    _runs: dict[str, tuple[RunRecord, int, str | None] | None]  # as last read or written in this transaction
     changed_runs: list[str]
     heads: dict[str, tuple[int, str]]
     schemas: set[str]
@@ -418,31 +419,29 @@ class SqlTransaction(Transaction):
             raise _altered(run_id, "row")
         return None if found is None else found[0]
 
-    def put_run(self, run: RunRecord) -> None:
-        found = self._found(run.id)
-        self._write_run(run, None if found is None else found[2])
-
-    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        run, last, link = self._found(run_id) or (None, 0, None)
+    def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:
+        _, last, link = self._found(run.id) or (None, 0, None)
         for n, step in enumerate(steps, last + 1):
-            body = self._seal.close(step.body, run_id, step_column(n, step.place))
-            link = _link(link, run_id, n, *step)
-            self._execute(_ADD, (run_id, n, step.place, body, step.waits, link))
+            body = self._seal.close(step.body, run.id, step_column(n, step.place))
+            link = _link(link, run.id, n, *step)
+            self._execute(_ADD, (run.id, n, step.place, body, step.waits, link))
             if step.waits is None:
-                self._execute(_WAIT_NO_MORE, (run_id, step.place))
+                self._execute(_WAIT_NO_MORE, (run.id, step.place))
             else:
-                self._execute(_WAIT, (run_id, step.place, step.waits))
-        if run is not None:
-            self._write_run(run, link)
-        self.changed_runs.append(run_id)
+                self._execute(_WAIT, (run.id, step.place, step.waits))
+        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
+        self._execute(_PUT_RUN, (*values, _link(link, *values)))
+        self._runs[run.id] = run, last + len(steps), link
+        self.changed_runs.append(run.id)
 
     def drop_steps(self, run_id: str) -> None:
-        found = self._found(run_id)
+        run = self.run(run_id)
         self._execute(_DROP_STEPS, (run_id,))
         self._execute(_DROP_WAITS, (run_id,))
-        if found is not None:
-            self._write_run(found[0], None)
-        self.changed_runs.append(run_id)
+        if run is not None:
+            self._runs[run_id] = run, 0, None
+            self.put_run(run)
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         try:
@@ -466,7 +465,12 @@ class SqlTransaction(Transaction):
         self._execute(_DROP_RECORD, (kind, key))
 
     def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        """Return a run, with the number and the link of its newest step."""
+        """Return a run, with the number and the link of its newest step; it is read once in a transaction."""
+        if run_id not in self._runs:
+            self._runs[run_id] = self._read_run(run_id)
+        return self._runs[run_id]
+
+    def _read_run(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
         found = self._execute(_GET_RUN, (run_id,)).fetchone()
         if found is None:
             return None
@@ -475,12 +479,6 @@ class SqlTransaction(Transaction):
         if n is not None and type(n) is not int:
             raise _altered(run_id, f"step {n!r}")
         return run, n or 0, newest
-
-    def _write_run(self, run: RunRecord, newest: str | None) -> None:
-        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
-        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
-        self._execute(_PUT_RUN, (*values, _link(newest, *values)))
-        self.changed_runs.append(run.id)
 
 
 def _link(before: str | None, *values: Any) -> str:

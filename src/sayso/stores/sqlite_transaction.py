@@ -220,7 +220,7 @@ class SqliteTransaction(SqlTransaction):
         self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
         self._keys: dict[str, Sequence[str]] = {}
         self.changed: list[str] = []
-        self.changed_runs = list[str]()
+        self.changed_runs, self._runs = list[str](), {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
 
@@ -389,7 +389,7 @@ class SingleStatement(SqliteTransaction):
     ) -> None:
         self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
         self._execute = self._read_by = _stale
-        self._keys, self._records, self._pending, self.changed = {}, {}, [], []
+        self._keys, self._records, self._runs, self._pending, self.changed = {}, {}, {}, [], []
         self.heads = cache.heads  # shared, because they are committed as soon as they are written
 
     def load(self, request_id: str) -> Request:

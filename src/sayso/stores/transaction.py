@@ -332,12 +332,8 @@ class Transaction(Protocol):
         """Return a run, if it is stored here."""
         ...
 
-    def put_run(self, run: RunRecord) -> None:
-        """Write a new or changed run."""
-        ...
-
-    def add_steps(self, run_id: str, steps: Sequence[Step]) -> None:
-        """Append steps."""
+    def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:
+        """Write a new or changed run, and append steps to it."""
         ...
 
     def drop_steps(self, run_id: str) -> None:
@@ -449,10 +445,8 @@ def save(tx: Transaction, saved: RunUpdate) -> None:
     run = known or saved.run  # not what the holder knows, which may have renewed its lease since
     if saved.left is not None:
         run = run.left(saved.left, tx.now())
-    if known != run:
-        tx.put_run(run)
-    if saved.steps:
-        tx.add_steps(saved.run.id, saved.steps)
+    if known != run or saved.steps:
+        tx.put_run(run, saved.steps)
 
 
 def changed(
