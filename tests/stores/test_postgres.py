@@ -571,6 +571,11 @@ def test_a_start_with_an_effect_waits_for_another_one_of_it(store: PostgresStore
         while started.is_alive() and raw(url, waiting) == [(0,)]:
             threading.Event().wait(0.005)
         assert started.is_alive()
+        asked = threading.Thread(target=store.ask, args=(sample_call(None),))
+        asked.start()
+        asked.join(PATIENCE)
+        assert not asked.is_alive(), "a verb waits for another one of its process"
+        assert started.is_alive()
     started.join()
     assert store.get(request.id).state is State.RUNNING
 

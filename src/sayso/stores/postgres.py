@@ -42,7 +42,8 @@ _PATIENCE = 30.0  # seconds for which a verb retries to reach a database that it
 _MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
 _WIDTH = len(Row._fields)
-# A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them.
+# A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them. So no
+# transaction that reads is a pipeline: in one, the database does not count as idle.
 _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
@@ -51,6 +52,7 @@ _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout)
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
+_UNDONE = object()
 
 
 class _Connections:
@@ -122,7 +124,7 @@ class PostgresStore(Watched, SqlStore):
         forget_after_fork(self)
 
     def _begin_afresh(self) -> None:
-        self._writing: tuple[int, Callable[[str, Sequence[Any]], Any]] | None = None  # who writes, and how
+        self._writing: dict[int, Callable[[str, Sequence[Any]], Any]] = {}  # how a thread reads while it writes
         self._queue: deque[_Verb] = deque()
         self._write_lock = threading.Lock()
         self._connections = _Connections(self._connect)
@@ -166,9 +168,9 @@ class PostgresStore(Watched, SqlStore):
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
-            if (writing := self._writing) is not None and writing[0] == threading.get_ident():
+            if (execute := self._writing.get(threading.get_ident())) is not None:
                 # A work of several verbs sees its own writes, and those of earlier works in the same commit.
-                return writing[1](sql, values).fetchall()
+                return execute(sql, values).fetchall()
             return self._patiently(lambda connection: _execute(connection, sql, values).fetchall())
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
@@ -237,7 +239,7 @@ class PostgresStore(Watched, SqlStore):
         verb = _Verb(lambda tx: work(tx, *args, **options))
         if not self._queue and self._write_lock.acquire(blocking=False):
             try:
-                self._done(verb)
+                self._done(verb, is_alone=True)
             finally:
                 self._write_lock.release()
         else:
@@ -250,6 +252,8 @@ class PostgresStore(Watched, SqlStore):
                 verb.is_done = True  # interrupted: nobody waits for it any more
             if verb.error is not None:
                 raise verb.error
+        if verb.result is _UNDONE:
+            self._done(verb)  # in a transaction, without the lock: what it has to wait for holds up nobody else
         self._bell.ring(verb.changed)
         if isinstance(verb.result, errors.SaysoError):
             raise verb.result
@@ -263,7 +267,7 @@ class PostgresStore(Watched, SqlStore):
                 self._patiently(partial(self._together, batch))
         for verb in batch:
             if not verb.is_done:
-                self._settled(verb)
+                self._settled(verb, is_alone=True)
         while self._queue and self._queue[0].is_done:
             self._queue.popleft()
 
@@ -300,12 +304,12 @@ class PostgresStore(Watched, SqlStore):
                     self._keep_lost(verb, tx, result, error)
             raise
         finally:
-            self._writing = None  # later reads of this thread are not part of it
+            self._writing.pop(threading.get_ident(), None)  # later reads of this thread are not part of it
             if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                 connection.execute("ROLLBACK")
 
     def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
-        self._writing = threading.get_ident(), execute
+        self._writing[threading.get_ident()] = execute
         return PostgresTransaction(
             execute, self._memory, self.seal, self._schema, self.now, is_alone=verb.is_alone,
             may_guess=verb.may_guess, **options,
@@ -349,7 +353,7 @@ class PostgresStore(Watched, SqlStore):
                         verb.error, verb.is_done = fault, True
             raise
         finally:
-            self._writing = None
+            self._writing.pop(threading.get_ident(), None)
             if not is_committed:
                 self._memory.clear()  # it has what the rolled-back works wrote
                 if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
@@ -392,16 +396,19 @@ class PostgresStore(Watched, SqlStore):
             tx.settle()
         return verb, tx, result
 
-    def _settled(self, verb: _Verb) -> None:
-        """Run a verb alone, and keep its exception for its caller."""
+    def _settled(self, verb: _Verb, *, is_alone: bool = False) -> None:
+        """As `_done`, but keep an exception for the verb's caller."""
         try:
-            self._done(verb)
+            self._done(verb, is_alone=is_alone)
         except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             verb.error = error
         verb.is_done = True
 
-    def _done(self, verb: _Verb) -> None:
+    def _done(self, verb: _Verb, *, is_alone: bool = False) -> None:
+        """Run a verb; with `is_alone`, leave one that needs a transaction undone."""
         for _ in range(_TRIES):
+            if is_alone and not verb.is_alone:
+                return None
             try:
                 return self._patiently(partial(self._tried, verb))
             except (Stale, faults.SerializationFailure, faults.DeadlockDetected):
@@ -442,7 +449,7 @@ class PostgresStore(Watched, SqlStore):
                 self._keep_lost(verb, tx, result, error)
             raise
         finally:
-            self._writing = None
+            self._writing.pop(threading.get_ident(), None)
             verb.has_guessed = tx.has_guessed
             if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                 connection.execute("ROLLBACK")
@@ -505,7 +512,7 @@ class _Verb:
         self.has_guessed = self.is_done = False
         self.error: BaseException | None = None
         self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, but without an answer
-        self.result: Any = None
+        self.result: Any = _UNDONE
         self.changed: list[str] = []
 
     def guess_less(self) -> None:
