@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from benchmarks.contrast.subject import Call, Effect
-
-if TYPE_CHECKING:
-    from benchmarks.contrast.play import Play
+from benchmarks.contrast.steps import Play
+from benchmarks.contrast.subject import Effect
 
 __all__ = ["SCENARIOS", "UNASKED", "Cell", "Scenario"]
 
-REFUND = Call()
 APPROVED: Effect = ("refund", "A-1", 50.0)
 MONTH = 30  # days
 

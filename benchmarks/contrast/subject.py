@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-__all__ = ["MINUTE", "Call", "Effect", "NotApplicable", "Subject", "Tools"]
+__all__ = ["MINUTE", "REFUND", "Call", "Effect", "NotApplicable", "Subject", "Tools"]
 
 MINUTE = 60.0
 _GRACE = 1.5  # seconds in which a call that was approved too late may start
@@ -38,6 +38,7 @@ class Call:
         return {"order_id": self.order_id, "amount": self.amount}
 
 
+REFUND = Call()
 Effect = tuple[str, str, Any]
 
 
