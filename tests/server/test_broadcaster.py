@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -73,7 +74,7 @@ def ask(store: Store, count: int = 1, name: str = "other") -> None:
 
 
 def test_a_change_after_a_pause_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hubs, "_BATCH", 3600.0)
+    monkeypatch.setattr(hubs.Hub, "pause", 3600.0)
 
     class Looked(hubs.Hub):
         async def _refresh(self) -> None:
@@ -84,6 +85,20 @@ def test_a_change_after_a_pause_is_looked_for_at_once(monkeypatch: pytest.Monkey
             await asyncio.wait_for(looked.wait(), PATIENCE)
 
     looked = asyncio.Event()
+    asyncio.run(main())
+
+
+def test_the_more_streams_the_longer_a_look_waits_for_further_changes() -> None:
+    async def main() -> None:
+        hub, pauses = hubs.Hub(asyncio.get_running_loop()), list[float]()
+        with ExitStack() as streams:
+            for _ in range(60):
+                streams.enter_context(hub.open())
+                pauses.append(hub.pause)
+        assert pauses[0] == pytest.approx(0.021)
+        assert pauses == sorted(pauses)
+        assert pauses[-1] == 0.05
+
     asyncio.run(main())
 
 

@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapp
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cache, lru_cache, partial
+from math import inf
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -48,7 +49,7 @@ from sayso.stores.http_messages import LONGEST_WAIT
 _log = logging.getLogger("sayso.server")
 
 _MOST_ROWS, _MOST_NEW, _MOST_TABS = 200, 100, 50
-_BATCH = 0.05  # minimum seconds between two refreshes
+_BATCH, _EACH, _MOST = 0.02, 0.001, 0.05  # minimum seconds between two refreshes; more for each stream, and the most
 _PING, _CHECK = 20, 60
 _RECHECK = 30.0  # seconds until a refresh without any change, since somebody may have lost access
 _STORE_CHECK = 1.0  # seconds between two signals to the store that somebody still waits
@@ -71,6 +72,11 @@ class Hub:
     def is_idle(self) -> bool:
         """Whether no stream is open."""
         return self._open == 0
+
+    @property
+    def pause(self) -> float:
+        """The minimum seconds between two refreshes; a refresh costs more the more streams it goes to."""
+        return min(_MOST, _BATCH + _EACH * self._open)
 
     def wake(self) -> None:
         """Schedule a refresh, from any thread. Many changes at once wake the loop only once."""
@@ -95,11 +101,11 @@ class Hub:
                 self._task = None
 
     async def _run(self) -> None:
-        looked = -_BATCH
+        looked = -inf
         while True:
             await self._wait()
-            # The first change is refreshed at once; the changes of the next 50 ms share one refresh.
-            await asyncio.sleep(max(0.0, looked + _BATCH - self._loop.time()))
+            # The first change is refreshed at once; the changes of the next 20 to 50 ms share one refresh.
+            await asyncio.sleep(max(0.0, looked + self.pause - self._loop.time()))
             self._changed.clear()  # before the read, so that a change during it causes another refresh
             self._is_woken = False
             fault = await self._refresh()
