@@ -54,10 +54,10 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready-test
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
 
-test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler $(VENV)/.postgres
+test-all: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.shell $(VENV)/.pooler $(VENV)/.postgres
 	$(VENV)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
 
-test-full: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.pooler $(VENV)/.postgres
+test-full: $(VENV)/.ready-test $(VENV)/.browser $(VENV)/.shell $(VENV)/.pooler $(VENV)/.postgres
 	SAYSO_FULL=1 $(VENV)/bin/python -m pytest -n auto --dist worksteal --timeout 7200 $(ARGS)
 	$(if $(ARGS),,$(VENV)/bin/python -m tests.simulation --schedules 100000)
 
@@ -141,9 +141,15 @@ $(VENV)/.browser: $(VENV)/.ready-test
 	  || absent="$$absent axe-core"; \
 	if [ -n "$$absent" ]; then echo "absent, the inbox is not fully tested in a browser:$$absent"; else touch $@; fi
 
-# PgBouncer for the contract behind a pooler, and a second version of Postgres beside that of the package index: from the
-# distribution where this user may install them. They leave no stamp: the machine may be another one than that of the
-# environment.
+# Chromium without its windows and menus, in which a page costs a quarter of the time; PgBouncer for the contract behind
+# a pooler, and a second version of Postgres beside that of the package index: from the distribution where this user may
+# install them. They leave no stamp: the machine may be another one than that of the environment.
+$(VENV)/.shell: $(VENV)/.browser
+	@[ -n "$$SAYSO_CHROMIUM" ] || command -v chromium-headless-shell >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
+	       && apt-get -qq install --no-install-recommends chromium-headless-shell >/dev/null; } \
+	  || echo "absent, the tests in a browser take longer: chromium-headless-shell"
+
 $(VENV)/.pooler: $(VENV)/.ready-test
 	@command -v pgbouncer >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get -qq update \
 	  && apt-get -qq install --no-install-recommends pgbouncer >/dev/null; } \

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 import sayso
 import sayso.policy
 from tests.support.gated import pay
-from tests.support.surfing import Surf, held, need, serving, stands
+from tests.support.surfing import CHROMIUM, Surf, held, launched, need, serving, stands
 
 expect = need().expect
 pytestmark = pytest.mark.slow
@@ -31,6 +32,13 @@ KEPT = """async () => {
   }
   return kept;
 }"""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """The whole browser: its shell grants no site the right to show notifications."""
+    with launched(CHROMIUM) as browser:
+        yield browser
 
 
 def with_worker(surf: Surf, address: str = "/") -> Any:

@@ -19,7 +19,7 @@ import pytest
 from sayso import config
 from sayso.testing import sample_call
 from tests.server.openid import OpenId, openid
-from tests.support.surfing import CHROMIUM, OPTIONS, absent, need
+from tests.support.surfing import need, shut
 
 pytestmark = pytest.mark.slow
 
@@ -55,16 +55,11 @@ def inbox(provider: OpenId, place: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.fixture
-def tab(has_scripts: bool) -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        try:
-            chromium = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        except playwright.Error as fault:
-            absent(f"Chromium does not start ({fault})")
-        page = chromium.new_context(java_script_enabled=has_scripts).new_page()
-        page.set_default_timeout(60_000)
-        yield page
-        chromium.close()
+def tab(chromium: Any, has_scripts: bool) -> Iterator[Any]:
+    page = chromium.new_context(java_script_enabled=has_scripts).new_page()
+    page.set_default_timeout(60_000)
+    yield page
+    shut(chromium)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 import sayso
 from sayso.model.request import State
-from tests.support.surfing import CHROMIUM, OPTIONS, Surf, need, serving, shut, wheel_in
+from tests.support.surfing import Surf, launched, serving, shut, wheel_in
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +21,8 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    with need().sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
