@@ -23,7 +23,7 @@ from sayso.gates import notices
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
-from tests.support.acting import held, program, running
+from tests.support.acting import forked, held, running
 from tests.support.ids import stable
 
 
@@ -159,11 +159,11 @@ def test_types_own_validator_has_the_last_word_where_the_program_is(file_store: 
     with pytest.raises(errors.InvalidAnswerError, match="still waits"):
         sayso.Review().answer(pause.confirmation_id, 3, by="ada")
     answer = "import sys, sayso; sayso.Review(sys.argv[1]).answer(sys.argv[2], int(sys.argv[3]), by='ada')"
-    running(program(answer, file_store.url, pause.confirmation_id, "3"))
+    running(forked(answer, file_store.url, pause.confirmation_id, "3"))
     with pytest.raises(errors.InvalidAnswerError, match="ask again"):
         sayso.ask("How many?", type=even_number, wait="raise")
     again = held(sayso.ask, "How many?", type=even_number, wait="raise")
-    running(program(answer, file_store.url, again.confirmation_id, "4"))
+    running(forked(answer, file_store.url, again.confirmation_id, "4"))
     assert sayso.ask("How many?", type=even_number, wait="raise") == 4
 
 
@@ -296,12 +296,12 @@ with sayso.run("order-4721"):
 
 
 def test_next_process_of_the_run_finds_the_answers_in_their_order(file_store: Store) -> None:
-    first = running(program(ASK, file_store.url))
-    assert running(program(ASK, file_store.url)) == first
+    first = running(forked(ASK, file_store.url))
+    assert running(forked(ASK, file_store.url)) == first
     # This process does not have the class; the name of a member is enough.
     sayso.Review().answer(first, "LARGE", by="ada")
-    second = running(program(ASK, file_store.url))
+    second = running(forked(ASK, file_store.url))
     assert second != first
     sayso.Review().answer(second, "s", by="ada")
     for _ in range(2):
-        assert running(program(ASK, file_store.url)) == "['LARGE', 'SMALL']"
+        assert running(forked(ASK, file_store.url)) == "['LARGE', 'SMALL']"

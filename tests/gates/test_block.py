@@ -24,7 +24,7 @@ from sayso.gates import notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
-from tests.support.acting import held, program, running
+from tests.support.acting import forked, held, running
 from tests.support.threads import few_threads
 
 SECONDS = 30
@@ -166,7 +166,7 @@ APPROVE = "import sys, sayso; sayso.Review(sys.argv[1]).approve(sys.argv[2], by=
 def test_blocked_call_is_woken_by_another_process(file_store: Store, announced: SimpleQueue[Request]) -> None:
     waiter = Waiter(lambda: payer([])(10))
     request = announced.get(timeout=SECONDS)
-    running(program(APPROVE, file_store.url, request.id))
+    running(forked(APPROVE, file_store.url, request.id))
     assert waiter.outcome() == "paid 10"
 
 
@@ -185,7 +185,7 @@ def test_awaiting_task_is_woken_by_another_process(file_store: Store, announced:
     async def main() -> str:
         call = asyncio.ensure_future(apayer([])(10))
         request = await asyncio.to_thread(announced.get, timeout=SECONDS)
-        await asyncio.to_thread(running, program(APPROVE, file_store.url, request.id))
+        await asyncio.to_thread(running, forked(APPROVE, file_store.url, request.id))
         return await call
 
     assert asyncio.run(main()) == "paid 10"

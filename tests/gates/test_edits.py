@@ -31,7 +31,7 @@ from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.document import request_document
 from tests.conftest import Clock
-from tests.support.acting import held, program, running
+from tests.support.acting import forked, held, running
 from tests.support.ids import stable
 
 
@@ -386,9 +386,9 @@ def test_limits_of_the_types_hold_where_the_program_is_not(file_store: Store) ->
 
     request_id = held(pay, 5, "cash").confirmation_id
     for changes in ({"amount": 7}, {"how": "CASH"}):
-        process = program(EDIT, file_store.url, request_id, json.dumps(changes))
+        process = forked(EDIT, file_store.url, request_id, json.dumps(changes))
         assert "InvalidChangesError" in process.communicate(timeout=60)[1]
-    running(program(EDIT, file_store.url, request_id, '{"amount": "10"}'))
+    running(forked(EDIT, file_store.url, request_id, '{"amount": "10"}'))
     pay(5, "cash")
     assert ran == [10]
 
@@ -409,7 +409,7 @@ def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Sto
     request_id = held(pay, 4).confirmation_id
     with pytest.raises(errors.InvalidChangesError, match="own check"):
         sayso.Review().approve(request_id, by="ada", changes={"amount": 7})
-    running(program(EDIT, file_store.url, request_id, '{"amount": 7}'))
+    running(forked(EDIT, file_store.url, request_id, '{"amount": 7}'))
     assert held(pay, 4).confirmation_id == request_id, "what its types refuse goes back to the reviewer"
     after = sayso.Review().get(request_id)
     assert (after.state, after.edited, after.votes, after.decision) == (State.PENDING, None, (), None)
@@ -421,7 +421,7 @@ def test_validators_of_the_program_have_the_last_word_on_an_edit(file_store: Sto
     assert ran == [8]
     assert sayso.Review().get(request_id).state is State.DONE
     again = held(pay, 4).confirmation_id
-    running(program(EDIT, file_store.url, again, '{"amount": 10}'))
+    running(forked(EDIT, file_store.url, again, '{"amount": 10}'))
     pay(4)
     assert ran == [8, 10]
 

@@ -21,6 +21,7 @@ from sayso.stores.http import HttpStore
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
+from tests.support.acting import forked, running
 from tests.support.serving import new_token, serving
 
 SIZED = {"type": "object", "properties": {"size": {"type": "integer"}}}
@@ -305,9 +306,8 @@ def test_a_budget_of_the_server_has_no_room_at_the_start_if_another_program_took
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 def test_ten_processes_never_exceed_a_budget(tmp_path: Path, kind: str) -> None:
     store = KINDS[kind](tmp_path)
-    words = [sys.executable, str(TAKER), store.url, "3", "9"]
-    running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(10)]
-    ran = [int(line) for one in running for line in one.communicate(timeout=120)[0].split()]
+    takers = [forked(TAKER.read_text("utf-8"), store.url, "3", "9") for _ in range(10)]
+    ran = [int(line) for taker in takers for line in running(taker).split()]
     assert sum(ran) == 99
     waits = sayso.Review(store).list(state=State.PENDING, limit=100).requests
     assert len(waits) + len(ran) == 30

@@ -32,7 +32,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import frozen_clock, sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
-from tests.support.acting import approved, held, program, running
+from tests.support.acting import approved, forked, held, running
 from tests.support.altering import rewrite
 
 
@@ -170,7 +170,7 @@ def test_an_edit_made_without_the_functions_validators_is_validated_before_it_ru
         ran.append(amount)
 
     request_id = held(pay, 10).confirmation_id
-    running(program(EDIT_ELSEWHERE, f"sqlite:///{file}", request_id))
+    running(forked(EDIT_ELSEWHERE, f"sqlite:///{file}", request_id))
     assert held(pay, 10).confirmation_id == request_id
     assert ran == []
     assert state_of(request_id) is State.PENDING

@@ -17,7 +17,7 @@ from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
-from tests.support.acting import concurrently, program, running
+from tests.support.acting import concurrently, forked, running
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -487,9 +487,9 @@ except sayso.errors.SaysoError as error:
 
 def test_ten_processes_with_one_key_start_it_once(store: Store, tmp_path: Any) -> None:
     ledger = tmp_path / "ledger"
-    (first,) = [running(program(RESUME, store.url, str(ledger), "live"))]
+    (first,) = [running(forked(RESUME, store.url, str(ledger), "live"))]
     sayso.Review().approve(first, by="ada")
-    racers = [program(RESUME, store.url, str(ledger), "live") for _ in range(10)]
+    racers = [forked(RESUME, store.url, str(ledger), "live") for _ in range(10)]
     assert [running(process) for process in racers] == ["4"] * 10
     assert ledger.read_text() == "ran\n"
     assert store.count(Filter()) == 1
@@ -497,11 +497,11 @@ def test_ten_processes_with_one_key_start_it_once(store: Store, tmp_path: Any) -
 
 def test_a_process_killed_after_its_start_leaves_the_outcome_unknown_to_all(store: Store, tmp_path: Any) -> None:
     ledger = tmp_path / "ledger"
-    first = running(program(RESUME, store.url, str(ledger), "live"))
+    first = running(forked(RESUME, store.url, str(ledger), "live"))
     sayso.Review().approve(first, by="ada")
-    killed = program(RESUME, store.url, str(ledger), "die")
+    killed = forked(RESUME, store.url, str(ledger), "die")
     killed.communicate(timeout=60)
-    racers = [program(RESUME, store.url, str(ledger), "live") for _ in range(10)]
+    racers = [forked(RESUME, store.url, str(ledger), "live") for _ in range(10)]
     assert [running(process) for process in racers] == ["OutcomeUnknownError"] * 10
     assert ledger.read_text() == "ran\n"
 
@@ -509,8 +509,8 @@ def test_a_process_killed_after_its_start_leaves_the_outcome_unknown_to_all(stor
 def test_of_two_processes_with_one_effect_in_two_runs_one_starts(store: Store, tmp_path: Any) -> None:
     ledger, effect = tmp_path / "ledger", "write:{path}"
     for run in ("run-1", "run-2"):
-        sayso.Review().approve(running(program(RESUME, store.url, str(ledger), "live", run, effect)), by="ada")
-    racers = [program(RESUME, store.url, str(ledger), "live", run, effect) for run in ("run-1", "run-2")]
+        sayso.Review().approve(running(forked(RESUME, store.url, str(ledger), "live", run, effect)), by="ada")
+    racers = [forked(RESUME, store.url, str(ledger), "live", run, effect) for run in ("run-1", "run-2")]
     assert sorted(running(process) for process in racers) == ["4", "EffectTakenError"]
     assert ledger.read_text() == "ran\n"
 

@@ -12,7 +12,7 @@ from sayso import aio
 from sayso.server import create_app
 from sayso.stores.base import Store
 from tests.support import commands
-from tests.support.acting import held, payer, program, running
+from tests.support.acting import forked, held, payer, running
 from tests.support.browsing import browser
 from tests.support.calling import caller
 
@@ -42,7 +42,7 @@ except sayso.ConfirmationRequired as pause:
 
 def asked_elsewhere(store: Store, text: str) -> str:
     """Ask in a process that is gone afterwards, and return the id of the request."""
-    return running(program(text, SAYSO_STORE=store.url)).split()[-1]
+    return running(forked(text, SAYSO_STORE=store.url)).split()[-1]
 
 
 @pytest.mark.parametrize(("text", "is_gone"), [(WITHOUT_A_NAME, True), (QUESTION, True), (IN_A_RUN, False)])

@@ -28,7 +28,7 @@ from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.model.schema import Schema
 from sayso.stores.base import Store
-from tests.support.acting import aheld, approved, held, program, running
+from tests.support.acting import aheld, approved, forked, held, running
 from tests.support.ids import stable
 
 PROGRAM = """
@@ -109,12 +109,12 @@ def test_equal_values_in_a_closure_are_the_same_call(value: Any) -> None:
 def test_value_in_a_closure_is_part_of_the_call_in_another_process(tmp_path: Path) -> None:
     sayso.configure(store=f"sqlite:///{tmp_path / 'sayso.db'}")
     environment = {"SAYSO_STORE": f"sqlite:///{tmp_path / 'sayso.db'}"}
-    staging = running(program(PROGRAM, "staging", **environment))
+    staging = running(forked(PROGRAM, "staging", **environment))
     sayso.Review().approve(staging, by="ada")
-    prod = running(program(PROGRAM, "prod", **environment))
+    prod = running(forked(PROGRAM, "prod", **environment))
     assert re.fullmatch(r"rq_\w+", prod)
     assert prod != staging
-    assert running(program(PROGRAM, "staging", **environment)) == "staging 1"
+    assert running(forked(PROGRAM, "staging", **environment)) == "staging 1"
 
 
 def test_edit_is_of_the_function_that_asked(store: Store) -> None:

@@ -28,7 +28,7 @@ from sayso.confirmation import (
 )
 from sayso.model.ids import is_random
 from sayso.stores.base import Filter, Store
-from tests.support.acting import Disk, aheld, approved, concurrently, held, program, running
+from tests.support.acting import Disk, aheld, approved, concurrently, forked, held, program, running
 from tests.support.rounds import rounds
 
 
@@ -279,11 +279,11 @@ with sayso.run("order-4721"):
 
 def test_decision_is_found_by_the_next_process_of_the_run(file_store: Store, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
-    request_id = running(program(RUN_APPROVED, file_store.url, str(ledger)))
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))) == request_id
+    request_id = running(forked(RUN_APPROVED, file_store.url, str(ledger)))
+    assert running(forked(RUN_APPROVED, file_store.url, str(ledger))) == request_id
     respond_to_confirmation(request_id)
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))) == "paid"
-    assert running(program(RUN_APPROVED, file_store.url, str(ledger))).startswith("rq_")
+    assert running(forked(RUN_APPROVED, file_store.url, str(ledger))) == "paid"
+    assert running(forked(RUN_APPROVED, file_store.url, str(ledger))).startswith("rq_")
     assert ledger.read_text() == "10\n"
 
 

@@ -26,7 +26,7 @@ import sayso
 from sayso import confirmation, errors
 from sayso.stores.base import Store
 from tests.conftest import Clock
-from tests.support.acting import Disk, aheld, approved, concurrently, held, program, running
+from tests.support.acting import Disk, aheld, approved, concurrently, forked, held, program, running
 from tests.support.ids import stable
 
 ASK = """
@@ -209,10 +209,10 @@ def test_approval_given_in_another_thread_is_not_lost(delete: Callable[..., str]
 
 
 def test_approval_given_in_another_process_is_not_lost(file_store: Store) -> None:
-    request_id = running(program(ASK, file_store.url))
+    request_id = running(forked(ASK, file_store.url))
     approve = "import sys, sayso; sayso.Review(sys.argv[1]).approve(sys.argv[2], by='ada')"
-    running(program(approve, file_store.url, request_id))
-    assert running(program(ASK, file_store.url)) == "ran"
+    running(forked(approve, file_store.url, request_id))
+    assert running(forked(ASK, file_store.url)) == "ran"
 
 
 def test_edit_to_nothing_never_runs_the_original(disk: Disk) -> None:

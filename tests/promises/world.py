@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sayso.stores.base import Store
-from tests.support.acting import program, running
+from tests.support.acting import forked, running
 
 PAY = """
 import os, sys, threading, time
@@ -62,7 +62,7 @@ class World:
     effects: Path
 
     def start(self, mode: str = "once") -> subprocess.Popen[str]:
-        return program(PAY, self.store.url, str(self.effects), mode)
+        return forked(PAY, self.store.url, str(self.effects), mode)
 
     def pays(self) -> str:
         """Run the program to its end in a process of its own; return what its call gave or raised."""
@@ -74,7 +74,7 @@ class World:
         Each gets the store's address, a path and its own arguments; it makes `path.ready.PID` and waits for `path.go`.
         """
         path = self.effects.with_name("race")
-        processes = [program(text, self.store.url, str(path), *arguments) for arguments in racers]
+        processes = [forked(text, self.store.url, str(path), *arguments) for arguments in racers]
         deadline = time.monotonic() + 60
         while len(list(path.parent.glob("race.ready.*"))) < len(processes):
             assert time.monotonic() < deadline

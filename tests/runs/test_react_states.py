@@ -23,7 +23,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save
-from tests.support.acting import Disk, aheld, program, running, state_of
+from tests.support.acting import Disk, aheld, forked, running, state_of
 
 PROGRAM = """
 import asyncio, json, sys
@@ -67,7 +67,7 @@ TURNS = [
 
 def test_every_pause_is_gone_on_from_in_another_process(file_store: Store, place: Any) -> None:
     def step(*words: str) -> str:
-        return running(program(PROGRAM, file_store.url, json.dumps(TURNS), *words))
+        return running(forked(PROGRAM, file_store.url, json.dumps(TURNS), *words))
 
     assert step() == 'Confirm execution of delete_file(path="/a", password=***)?'
     assert "hunter2" not in (place / "saved.json").read_text()
