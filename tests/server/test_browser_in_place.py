@@ -78,6 +78,29 @@ def test_what_a_script_adds_to_a_card_is_on_the_page_that_takes_its_place_too(su
     assert is_same(page)
 
 
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_who_sends_a_comment_sees_it_on_the_next_page(surf: Surf, has_scripts: bool) -> None:
+    request_id = held(pay, 5)
+    for number in range(30):
+        sayso.Review().comment(request_id, f"number {number}\n" * 5, by="bob")
+    page = surf.tab(f"/r/{request_id}", java_script_enabled=has_scripts)
+    page.locator("#comment").fill("is this the one?")
+    pressed(page, "Comment m")
+    mine = page.locator("#newest-comment")
+    expect(mine).to_contain_text("is this the one?")
+    expect(mine).to_be_in_viewport(ratio=1)
+    assert page.url.endswith(f"/r/{request_id}#newest-comment")
+
+
+def test_the_question_about_a_high_risk_says_that_there_are_comments(surf: Surf) -> None:
+    request_id = held(wipe, "/data")
+    sayso.Review().comment(request_id, "wait for the backup", by="bob")
+    page = surf.page(request_id)
+    ready(page, request_id)
+    page.keyboard.press("a")
+    expect(page.locator("#sure")).to_contain_text("Reviewers wrote 1 comment on it")
+
+
 def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(surf: Surf) -> None:
     first, second = held(pay, 5), held(pay, 6)
     page = surf.page(first)

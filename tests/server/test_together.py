@@ -29,7 +29,7 @@ def test_a_comment_is_shown_to_all_and_marked_for_whom_it_mentions(app: Starlett
     bob, request_id = browser(app, "bob"), held(payer(), 5).confirmation_id
     hostile = "look, @ADA: <script>alert(1)</script>\u202e\nsecond line"
     answer = bob.decide(request_id, "comment", comment=hostile)
-    assert answer.url.fragment == "comments"
+    assert f'action="/r/{request_id}/comment#newest-comment"' in answer.text
     for one, is_to_me in ((ada, True), (bob, False)):
         text = one.get(f"/r/{request_id}").text
         assert "look, @ADA: &lt;script&gt;alert(1)&lt;/script&gt;&lt;U+202E&gt;\nsecond line" in text
@@ -40,6 +40,15 @@ def test_a_comment_is_shown_to_all_and_marked_for_whom_it_mentions(app: Starlett
     ada.decide(request_id, "comment", comment="seen")
     assert request_id not in ada.get("/?mentions=yes").text
     assert [one.text[:4] for one in sayso.Review().comments(request_id)] == ["look", "seen"]
+
+
+def test_the_top_of_the_card_and_the_box_without_scripts_say_how_many_comments_there_are(ada: Browser) -> None:
+    request_id, said = held(payer(risk="high"), 5).confirmation_id, '<a href="#comments">%s</a>'
+    assert 'href="#comments"' not in ada.get(f"/r/{request_id}").text
+    for text, count in (("look", "1 comment"), ("again", "2 comments")):
+        page = ada.decide(request_id, "comment", comment=text).text
+        assert page.count(said % count) == 2
+        assert re.search(rf'<li id="newest-comment"[^\n]+>{text}</pre>', page)
 
 
 def test_whoever_mentions_a_name_that_nobody_has_reads_so(app: Starlette, ada: Browser) -> None:

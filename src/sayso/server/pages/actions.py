@@ -72,7 +72,7 @@ def act(context: RequestContext) -> Response:
     following = context.find(context.form.get("then", "")) if verb in _LEAVES else None
     if following is not None and following.state is State.PENDING:
         return redirect(context.path("r", context.form["then"], **where, done=request.id))
-    return redirect(context.path("r", request.id, **where) + ("#comments" if verb == "comment" else ""))
+    return redirect(context.path("r", request.id, **where))
 
 
 def _approve(context: RequestContext, request: Request, seen: str) -> None:

@@ -64,6 +64,8 @@ sayso.page((signal) => {
       all(".find", copy).forEach((part) => part.remove());
       const warnings = all("[data-warnings] li").map((item) => Object.assign(marked("p", item.textContent), { className: "warn" }));
       const free = isGrant ? all("[name=without]:checked", form).map((box) => box.value).join(", ") : "";
+      const talk = all(".talk li").length;
+      if (talk) warnings.push(marked("p", sayN("Reviewers wrote %(num)s comment on it", "Reviewers wrote %(num)s comments on it", talk)));
       if (free) warnings.push(marked("p", say("In the calls after this one, these may be anything: %(names)s", { names: free })));
       one("#sure-what").replaceChildren(...warnings, marked("p", one(".lead h1").textContent), copy);
     } else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;

@@ -63,10 +63,12 @@ const sayso = (() => {
       document.body.ariaBusy = null;
       const hasMoved = !body || answer.redirected;  // else it is a refusal: a reload shows the request again
       if (isOurs(found)) {
-        if (hasMoved) history.pushState(null, "", answer.url);
+        const { hash } = new URL(address, location);  // an answer's address has none; browsers keep it over a redirect
+        if (hasMoved) history.pushState(null, "", answer.url + hash);
         else history.replaceState(null, "");
         here = location.pathname + location.search;
         replace(found);
+        if (hash) document.querySelector(hash)?.scrollIntoView({ block: "center" });
       } else if (hasMoved) location.assign(answer.url);
       else location.reload();
     } catch { if (!signal.aborted) location.reload(); }  // nobody knows whether it arrived: the page shows it
