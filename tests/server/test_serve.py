@@ -295,6 +295,27 @@ def test_each_is_told_the_number_of_their_own_list(store: Store, clock: Clock) -
     assert seen == [[two, two], [one, two], [one]]
 
 
+def test_who_has_snoozed_a_request_is_told_a_number_without_it(store: Store) -> None:
+    app, review = create_app(store), sayso.Review(store)
+    requests = [store.ask(sample_call(f"run_{at}", quorum=Quorum(2))) for at in range(4)]
+    for request in requests[:3]:
+        review.snooze(request.id, "1h", by="ada")
+    review.approve(requests[0].id, by="ada")  # which takes it out of her list as well
+    review.reject(requests[1].id, by="bob")
+
+    async def told() -> list[str]:
+        http = Http({"type": "http", "app": app, "path": "/events", "headers": [], "query_string": b""})
+        people = (app.state.settings.sessions.begin(Reviewer(name)) for name in ("ada", "bob"))
+        streams = [live._Page(http, one, {}, []).events() for one in people]
+        found = [(await anext(stream))["data"] for stream in streams]
+        for stream in streams:
+            await stream.aclose()
+        return found
+
+    said = asyncio.run(asyncio.wait_for(told(), 30))
+    assert [re.findall(r'data-pending="(\d)"', one) for one in said] == [["1"], ["3"]]
+
+
 def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,10 +376,10 @@ def test_a_stream_outlives_a_fault_of_the_store(store: Store, monkeypatch: pytes
     faults: list[Exception] = [errors.StoreBusyError("locked"), ValueError("a row that cannot be read")]
     look = live.PageHub._look
 
-    def flaky(hub: live.PageHub, changed: set[str]) -> Any:
+    def flaky(hub: live.PageHub, *args: Any) -> Any:
         if faults:
             raise faults.pop()
-        return look(hub, changed)
+        return look(hub, *args)
 
     monkeypatch.setattr(live.PageHub, "_look", flaky)
 

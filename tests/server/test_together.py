@@ -103,6 +103,7 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
         assert (f"/r/{first}" in ada.get(address).text) is has_it, address
     assert f"/r/{first}" in bob.get("/").text
     assert "Snoozed by you" in ada.get("/").text
+    assert [f'data-pending="{count}"' in who.get("/runs").text for who, count in ((ada, 1), (bob, 2))] == [True, True]
     assert "Hidden from your list until" in text_of(ada.get(f"/r/{first}").text)
     clock.tick(minutes=60)
     assert f"/r/{first}" in ada.get("/").text
@@ -120,6 +121,32 @@ def test_a_snoozed_request_leaves_ones_own_list_and_comes_back_by_itself(
     assert f"/r/{first}" in ada.get("/").text
     assert code_of(api.post(where, json={"until": "9d"})) == (409, "decision_refused")
     assert code_of(api.post(where, json={"until": "soon"})) == (422, "invalid_input")
+
+
+def test_who_has_requests_of_their_own_sees_how_many_and_a_link_to_them(
+    app: Starlette, ada: Browser, clock: Clock
+) -> None:
+    review, bob = sayso.Review(), browser(app, "bob")
+    mine, snoozed, done, late, other, _ = (
+        held(payer(expires="1h" if amount == 4 else "3h"), amount).confirmation_id for amount in range(1, 7)
+    )
+    for request_id, to in ((mine, "ada"), (snoozed, "ada"), (done, "ada"), (late, "ada"), (other, "bob")):
+        review.assign(request_id, to, by="grace")
+    review.reject(done, by="ada")
+    clock.tick(hours=1)
+    assert "Assigned to you (2)" in text_of(ada.get("/").text)
+    ada.decide(snoozed, "snooze", **{"for": "1h"})
+    page = ada.get("/").text
+    (link,) = re.findall(r'<a href="/(\?[^"]+)">Assigned to you \(1\)</a>', page)
+    shown = ada.get("/" + link.replace("&amp;", "&")).text
+    assert re.findall(r'class="what" href="/r/(rq_\w+)', shown) == [mine]
+    assert 'aria-current="page">Assigned to you (1)</a>' in shown
+    assert bob.get("/").text.count("Assigned to you (1)") == 1
+    review.delegate("ada", until="1h", by="bob")
+    assert "Assigned to you (2)" in ada.get("/").text, "she stands in for him"
+    for request_id in (mine, snoozed, other):
+        review.cancel(request_id, by="ada")
+    assert "Assigned to you" not in ada.get("/").text
 
 
 def test_what_led_to_a_call_stands_beside_it_masked_and_marked(ada: Browser, store: Store) -> None:

@@ -554,9 +554,8 @@ class Review:
         return self.store.snooze(self.find(request_id), self._who(by).identity, until=until)
 
     def snoozed(self, *, by: Reviewer | str | None = None) -> Mapping[str, datetime]:
-        """Return the ids of the requests that this reviewer has snoozed, and until when."""
-        now, found = self.store.now(), self.store.snoozes(self._who(by).identity)
-        return {request_id: until for request_id, until in found.items() if now < until}
+        """Return the ids of the pending requests that this reviewer has snoozed, and until when."""
+        return self.store.snoozes(self._who(by).identity)
 
     # -- inside ------------------------------------------------------------------------------------------------
 

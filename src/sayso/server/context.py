@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import gzip
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -147,6 +147,11 @@ class RequestContext:
         """The pending requests that this person has approved and that wait for others; not in their own list."""
         me = self.reviewer.identity.folded
         return frozenset(request_id for request_id, by in self.settings.store.voters().items() if me in by)
+
+    @cached_property
+    def snoozed(self) -> Mapping[str, datetime]:
+        """The pending requests that this person has snoozed, and until when; not in their own list."""
+        return self.review.snoozed()
 
     def has(self, request: Request) -> bool:
         """Return whether this person, or one for whom they stand in, has claimed a request."""

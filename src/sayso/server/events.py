@@ -36,7 +36,7 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.model.ids import new_token
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Delegation
+from sayso.model.reviewer import Delegation, Identity
 from sayso.model.text import Language, speaking, spoken
 from sayso.server.api.endpoint import Context
 from sayso.server.auth.sessions import Session
@@ -177,12 +177,12 @@ class _Counts(NamedTuple):
 
     Attributes:
         asked: When each of the newest was asked, and who has approved it.
-        voted: How many each person has approved that need further people; their own number is without these.
+        aside: How many each person has snoozed, or approved although they need further people; not in their own number.
     """
 
     pending: int
     asked: tuple[tuple[datetime, frozenset[str]], ...]
-    voted: Counter[str]
+    aside: Counter[str]
 
 
 _Changed = Callable[[Language], Row]
@@ -210,7 +210,7 @@ class PageHub(Hub):
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._store = store
-        self._streams: set[Stream] = set()
+        self._streams: set[_Page] = set()
         self._watched: Counter[str] = Counter()
         self._unwatch: dict[str, Unwatch] = {}
         self._rows: SimpleQueue[str] = SimpleQueue()  # ids of rows that changed
@@ -218,7 +218,7 @@ class PageHub(Hub):
         self.changed_rows: dict[str, _Changed] = {}
 
     @contextmanager
-    def listening(self, stream: Stream, rows: Sequence[str]) -> Generator[None]:
+    def listening(self, stream: _Page, rows: Sequence[str]) -> Generator[None]:
         """Notify a stream of changes, and watch these rows, while the block runs."""
         self._streams.add(stream)
         for one in rows:
@@ -257,7 +257,8 @@ class PageHub(Hub):
     async def _refresh(self) -> Exception | None:
         changed = {self._rows.get_nowait() for _ in range(self._rows.qsize())}
         try:
-            self.counts, rows = await run_in_threadpool(self._look, changed)
+            readers = {stream.reader for stream in self._streams}
+            self.counts, rows = await run_in_threadpool(self._look, changed, readers)
         except Exception as fault:  # noqa: BLE001  a failed refresh must not end the updates of every page
             for one in changed:
                 self._rows.put(one)
@@ -267,12 +268,15 @@ class PageHub(Hub):
             stream.news.set()
         return None
 
-    def _look(self, changed: set[str]) -> tuple[_Counts, dict[str, _Changed]]:
+    def _look(self, changed: set[str], readers: set[Identity]) -> tuple[_Counts, dict[str, _Changed]]:
         wanted = pending_filter()
         page = self._store.list(wanted, limit=_MOST_NEW, newest=True)
         newest = tuple((one.created_at, frozenset(vote.by.folded for vote in one.votes)) for one in page.requests)
-        voted = Counter(who for by in self._store.voters().values() for who in by)
-        counts = _Counts(self._store.count(wanted), newest, voted)
+        voters = self._store.voters()
+        aside = Counter(who for by in voters.values() for who in by)
+        for reader in {one.folded: one for one in readers}.values():
+            aside[reader.folded] += sum(reader.folded not in voters.get(one, ()) for one in self._store.snoozes(reader))
+        counts = _Counts(self._store.count(wanted), newest, aside)
         rows: dict[str, _Changed] = {}
         away = self._store.delegations() if changed else ()
         for request_id in changed:
@@ -290,6 +294,7 @@ class _Page(Stream):
     def __init__(self, http: Http, session: Session, since: Mapping[str, datetime], rows: list[str]) -> None:
         super().__init__()
         self._http, self._session, self._since, self._rows = http, session, since, rows
+        self.reader = session.reviewer.identity
 
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield fragments of the page when they change."""
@@ -319,12 +324,12 @@ class _Page(Stream):
                     return
 
     def _part_of_page(self, counts: _Counts, changed_rows: dict[str, _Changed]) -> str:
-        me = self._session.reviewer.identity.folded
+        me = self.reader.folded
         news = tuple(
             (text, sum(at > since and me not in by for at, by in counts.asked)) for text, since in self._since.items()
         )
         rows = tuple(changed_rows[one](spoken()) for one in self._rows if one in changed_rows)
-        return _rendered(spoken(), counts.pending - counts.voted[me], news, rows, path_to(self._http))
+        return _rendered(spoken(), counts.pending - counts.aside[me], news, rows, path_to(self._http))
 
 
 @lru_cache(maxsize=256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -340,8 +341,14 @@ class PeopleVerbs(RecordVerbs, RequestStore):
         return request
 
     def snoozes(self, who: Identity) -> dict[str, datetime]:
-        """Return the requests that somebody has snoozed, with the ends of the snoozes, some of which may be past."""
-        return {one.key: one.due for one in self.records(_snooze_kind(who)) if one.due is not None}
+        """Return the pending requests that somebody has snoozed, with the ends of the snoozes."""
+        found, now = ((one.key, one.due) for one in self.records(_snooze_kind(who))), self.now()
+        return {key: due for key, due in found if due is not None and now < due and self._is_pending(key)}
+
+    def _is_pending(self, request_id: str) -> bool:
+        with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):
+            return self.get(request_id).state is State.PENDING
+        return False
 
 
 def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: Callable[[Identity], bool]) -> None:

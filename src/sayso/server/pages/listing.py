@@ -31,7 +31,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of
 from sayso.server.pages.arguments import amount_of
-from sayso.server.pages.rendering import render, rows_of
+from sayso.server.pages.rendering import pending_filter, render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 from sayso.view import card
@@ -176,7 +176,7 @@ def inbox(context: RequestContext) -> Response:
     by_id = {row.id: row for row in rows}
     return render(
         context, "inbox.html", listing=listing, verbs=_VERBS, kinds=KINDS, sorts=SORTS, views=views_of(context),
-        has_snoozed=bool(context.review.snoozed()) and not listing.asked["snoozed"],
+        has_snoozed=bool(context.snoozed) and not listing.asked["snoozed"], mine=_count_of_mine(context),
         voted=0 if listing.asked["voted"] else len(context.approved),
         rows=[
             by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me, context.reviewer)
@@ -184,6 +184,14 @@ def inbox(context: RequestContext) -> Response:
         ],
         stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
     )  # fmt: skip
+
+
+def _count_of_mine(context: RequestContext) -> int:
+    """Return how many pending requests this person, or one for whom they stand in, has claimed or was assigned."""
+    people = (context.reviewer.identity, *context.stood_in_for)
+    count = sum(context.settings.store.count(replace(pending_filter(), claimed_by=one)) for one in people)
+    snoozed = (one for one in map(context.find, context.snoozed) if one is not None)
+    return count - sum(map(context.has, snoozed))
 
 
 def history(context: RequestContext) -> Response:
@@ -396,7 +404,7 @@ def _tests(context: RequestContext, asked: dict[str, str]) -> list[Callable[[Req
     since, until = _day(asked["from"] or "1970-01-01"), _day(asked["to"] or "9000-12-31") + timedelta(days=1)
     if verb:
         _must_be_among(verb, _VERBS, later("%(given)s is not a decision; use one of %(known)s"))
-    snoozed, to_me = context.review.snoozed(), context.review.mentions() if asked["mentions"] else ()
+    snoozed, to_me = context.snoozed, context.review.mentions() if asked["mentions"] else ()
     is_of_nobody = owner.casefold() == _NOBODY
     is_about_me = any(asked[name] for name in ("q", "assigned", *_ABOUT_ME))
     tests: tuple[tuple[object, Callable[[Request], bool]], ...] = (

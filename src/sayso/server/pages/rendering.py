@@ -196,8 +196,8 @@ def pending_filter() -> Filter:
 
 
 def pending_count(context: RequestContext) -> int:
-    """Return how many requests wait, without those that this person has approved and that wait for others."""
-    return context.settings.store.count(pending_filter()) - len(context.approved)
+    """Return how many requests are in this person's list: neither snoozed, nor approved by them and left to others."""
+    return context.settings.store.count(pending_filter()) - len(context.approved | context.snoozed.keys())
 
 
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

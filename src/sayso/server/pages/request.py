@@ -188,7 +188,7 @@ def _snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
 
 def _snoozed_until(context: RequestContext, request: Request) -> str | None:
     """Return until when this person has snoozed a request, in ISO 8601; None if they have not."""
-    until = context.review.snoozed().get(request.id) if request.state is State.PENDING else None
+    until = context.snoozed.get(request.id)
     return None if until is None else clock.written(until)
 
 
