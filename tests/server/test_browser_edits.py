@@ -6,9 +6,11 @@ was written and by whom.
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 import sayso
 from sayso.model.request import State
@@ -183,6 +185,45 @@ def test_a_list_of_objects_is_edited_by_rows_and_each_change_names_its_row(surf:
     edited = stands(request_id).edited
     assert edited is not None
     assert [line["$model"][1] for line in edited.shown["lines"]] == [{"sku": "b", "count": 5}, {"sku": "c", "count": 1}]
+
+
+class Meeting(BaseModel):
+    room: str
+    at: dt.datetime | None = None
+    until: dt.time | None = None
+
+
+def test_a_moment_that_has_no_value_yet_is_chosen_with_its_offset(surf: Surf) -> None:
+    request_id = held(taking({"meetings": list[Meeting]}, []), [Meeting(room="a")])
+    page = surf.page(request_id, timezone_id="Europe/Berlin")
+    page.get_by_text("Add a row").first.click()
+    page.locator("[id='f0.1.0']").fill("b")
+    moment, picker = page.locator("[id='f0.1.1']"), page.locator(".moment:has([id='f0.1.1']) [type=datetime-local]")
+    for chosen, written in (("2026-07-01T14:30", "2026-07-01T14:30:00+02:00"), ("2026-12-01T09:05", None)):
+        picker.fill(chosen)
+        expect(moment).to_have_value(written or "2026-12-01T09:05:00+02:00")  # the offset that stood there stays
+    moment.fill("")
+    picker.fill("2026-12-01T09:05")
+    expect(moment).to_have_value("2026-12-01T09:05:00+01:00")
+    page.locator("[id='f0.1.2']").fill("10:15")
+    expect(page.locator("[data-live-diff] li")).to_have_count(3)
+    pressed(page, "Approve with 3 changes")
+    state_is(page, "approved")
+    row = arguments(request_id)["meetings"][1]["$model"][1]
+    assert row == {"room": "b", "at": {"$datetime": "2026-12-01T09:05:00+01:00"}, "until": {"$time": "10:15:00"}}
+
+
+@pytest.mark.parametrize("has_scripts", [True, False])
+def test_a_question_for_a_moment_is_answered_by_a_picker_or_as_text(surf: Surf, has_scripts: bool) -> None:
+    request_id = asked("When?", type=dt.datetime)
+    page = surf.tab(f"/r/{request_id}", java_script_enabled=has_scripts, timezone_id="Asia/Kolkata")
+    if has_scripts:
+        page.get_by_label("answer: choose a date and time").fill("2026-07-01T14:30")
+    else:
+        page.locator("#f0").fill("2026-07-01T14:30:00+05:30")
+    pressed(page, "Answer")
+    state_is(page, "answered")
+    assert stands(request_id).answer == "2026-07-01T14:30:00+05:30"
 
 
 def test_a_change_of_an_amount_is_written_in_the_readers_language(surf: Surf) -> None:

@@ -201,7 +201,8 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
         elif one.kind in {"text", "json"}:
             node = schema.resolved(schema.properties[name])
             may_be_empty = node.get("minLength") == 0 or node.get("default") == ""
-            one = replace(one, kind="long" if one.kind == "text" else "json", is_needed=not may_be_empty)
+            is_long = one.kind == "text" and "data-moment" not in one.limits
+            one = replace(one, kind="long" if is_long else one.kind, is_needed=not may_be_empty)
         elif one.kind == "items" and any(row.parts for row in one.parts):
             one = replace(one, is_needed=schema.resolved(schema.properties[name]).get("minItems") != 0)
         elif one.kind in {"items", "lines"}:
@@ -258,8 +259,9 @@ class _Builder:
             hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
             hint = "" if is_obvious(hint) else hint
         found = made or _json(tree)
-        if hint == "date-time" and found.kind == "text":  # there is no value yet whose form a picker could keep
-            hint = say("a date and time, such as 2026-03-31T14:30:00+02:00")
+        if kind.get("format") == "date-time" and found.kind == "text":  # with its zone; a script adds a picker
+            found = replace(found, limits={**found.limits, "data-moment": ""})
+            hint = say("a date and time, such as 2026-03-31T14:30:00+02:00") if hint == "date-time" else hint
         if not found.parts and mentions_mask(tree):
             kept = say("*** is a masked value; leave it as it is to keep the real one")
             hint = f"{hint}; {kept}" if hint else kept
@@ -467,7 +469,7 @@ def _string(tree: Json, kind: Node) -> Widget | None:
     if name == "decimal":
         limits["inputmode"] = "decimal"
     if tree is None:
-        return Widget("date" if name == "date" else "text", limits=limits)
+        return Widget(_TIMES[name][0] if name in {"date", "time"} else "text", limits=limits)
     is_text = "x-sayso-type" not in kind or name == "str"
     text = str(display(tree))
     if not (isinstance(tree, str) if is_text else tag_in(tree) == f"${name}") or not _is_visible(text):

@@ -85,7 +85,31 @@
     }, { signal });
   };
 
+  // A moment in a form is typed as text, which shows its offset. A picker beside it writes it: the offset that stands there
+  // stays, and without one it is that of the reader's zone.
+  const WRITTEN = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d|)$/;
+  const offset = (at) => {
+    const ahead = -at.getTimezoneOffset(), two = (count) => String(Math.floor(Math.abs(count))).padStart(2, "0");
+    return `${ahead < 0 ? "-" : "+"}${two(ahead / 60)}:${two(ahead % 60)}`;
+  };
+  const addPicker = (box) => {
+    if (box.value.endsWith("]")) return;  // a named zone, to which the offset in front of it belongs
+    const name = box.labels[0]?.textContent.trim() || "", ariaLabel = say("%(name)s: choose a date and time", { name });
+    const picker = Object.assign(document.createElement("input"), { type: "datetime-local", ariaLabel });
+    picker.setAttribute("form", "");  // it is no field of the form
+    picker.addEventListener("input", () => {
+      const at = new Date(picker.value);
+      if (isNaN(at)) return;  // a part of it is missing
+      box.value = `${picker.value}:00${WRITTEN.exec(box.value.trim())?.[1] ?? offset(at)}`;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+    const pair = Object.assign(document.createElement("span"), { className: "moment" });
+    box.replaceWith(pair);
+    pair.append(box, picker);
+  };
+
   sayso.page((signal) => {
+    all("[data-moment]").forEach(addPicker);
     if (one("time[data-countdown]")) {
       tick();
       const ticking = setInterval(tick, 1000);
