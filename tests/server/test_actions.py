@@ -147,6 +147,29 @@ def test_a_number_that_the_pages_language_writes_for_another_one_is_refused(
     assert ada.decide(other, "approve", f0="1.250").status_code == 200
 
 
+@pytest.mark.parametrize("kind", [float, Decimal])
+def test_a_decimal_comma_counts_on_a_page_that_writes_one_and_only_where_it_can_be_nothing_else(
+    ada: Browser, store: Store, kind: type[Any]
+) -> None:
+    act = gated(kind, [])
+    unclear = held(act, kind("7")).confirmation_id
+    for language, given in (
+        ("de", ("12,500", "1.250", "1.250.000", "1,250.5", "1,2,5", "1 250,5", ",5", "5,")), ("en", ("1250,5",))
+    ):  # fmt: skip
+        ada.headers["accept-language"] = language
+        for typed in given:
+            assert ada.decide(unclear, "approve", f0=typed).status_code == 422, typed
+    ada.headers["accept-language"] = "de"
+    for at, (typed, value) in enumerate(
+        [("1250,5", "1250.5"), ("12.500,50", "12500.5"), ("0,125", "0.125"), ("-1250,125", "-1250.125")]
+    ):
+        request_id = held(act, kind(at)).confirmation_id
+        assert ada.decide(request_id, "approve", f0=typed).status_code == 200, typed
+        edited = store.get(request_id).edited
+        assert edited is not None
+        assert Decimal(str(edited.arguments["value"])) == Decimal(value)
+
+
 def test_a_mask_in_json_says_that_it_stays_and_stays(ada: Browser) -> None:
     ran: list[Any] = []
     login = gated(Any, ran)

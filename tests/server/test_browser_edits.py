@@ -233,6 +233,22 @@ def test_a_change_of_an_amount_is_written_in_the_readers_language(surf: Surf) ->
         expect(changes).to_contain_text("12.500,50 → 1.250.000,50")
 
 
+def test_a_decimal_comma_is_taken_where_the_pages_language_writes_one(surf: Surf) -> None:
+    request_id = held(taking({"amount": float, "rate": float}, []), 12500.5, 1.5)
+    page = surf.page(request_id, locale="de-DE")
+    page.locator("#f0").fill("12500,50")
+    page.locator("#f1").fill("1,5")
+    expect(page.locator("[data-live-diff]")).to_be_hidden()  # these are the numbers that stood there
+    page.locator("#f0").fill("950,5")
+    page.locator("#f1").fill("2,25")
+    for changes in (page.locator("[data-live-diff]"), page.locator("#call")):
+        expect(changes).to_contain_text("12.500,50 → 950,50")
+        expect(changes).to_contain_text("1.5 → 2.25")
+    pressed(page, "Mit 2 Änderungen freigeben")
+    expect(page.locator("main .tags .state").first).to_have_class("state state-approved")
+    assert arguments(request_id) == {"amount": 950.5, "rate": 2.25}
+
+
 def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -> None:
     page = surf.page(held(taking({"amount": float, "currency": str}, []), 12500.5, "EUR"))
     card = page.locator("#call dd")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from sayso import aio, errors
 from sayso.gates import call
 from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
-from sayso.stores.base import Page, Store
+from sayso.stores.base import Filter, Page, Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, held, payer
 from tests.support.ids import stable
@@ -121,6 +123,17 @@ def test_list_finds_a_request_by_its_id_as_text(review: sayso.Review, several: d
 def test_list_refuses_what_there_is_not(review: sayso.Review, wanted: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"open|x|limit|-1"):
         review.list(**wanted)
+
+
+def test_an_amount_is_found_as_pages_write_it(store: Store) -> None:
+    for amount in (12500.5, Decimal("12500.50"), 12500, 950.25, "12,500.50 as agreed", "1250"):
+        store.ask(sample_call(None, {"amount": amount}))
+    for words, count in (
+        ("12,500.50", 3), ("12.500,50", 2), ("12500.50", 1), ("12,500.00", 3), ("950,25", 1), ("950.25", 1),
+        ('"12,500.50 as"', 1), ("1,250", 0), ("12,500.5 agreed", 1), ("1.250,00", 4),
+    ):  # fmt: skip
+        found = store.list(Filter(text=words)).requests
+        assert (len(found), store.count(Filter(text=words))) == (count, count), words
 
 
 @pytest.mark.parametrize("newest", [False, True])

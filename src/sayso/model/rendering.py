@@ -29,6 +29,11 @@ _AMOUNT = re.compile(r"(?i)(?:^|[_ ])(?:amount|total|sum|price|cost|eur|usd|gbp)
 _MOST_DIGITS, _LONGEST = 15, 40
 # translators: this number with the separators of your language, each one character; it is no text: 1.234,5
 _SAMPLE, _SEPARATORS = later("1,234.5"), re.compile(r"1(\D)234(\D)5")
+_POINTED = {
+    ",": re.compile(r"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+),[0-9]+"),
+    ".": re.compile(r"-?(?:[0-9]+|[1-9][0-9]{0,2}(?:,[0-9]{3})+)\.[0-9]+"),
+}  # fmt: skip
+_UNCLEAR = re.compile(r"-?[1-9][0-9]{0,2}[.,][0-9]{3}")
 _TIMES = {"$date": "date", "$datetime": "datetime", "$time": "time"}
 _PLAIN_TIME = re.compile(r"[0-9:.+TZ-]+(?:\[[A-Za-z0-9_+/-]+\])?")
 _NESTED = (dict, list)
@@ -168,6 +173,16 @@ def separators() -> tuple[str, str]:
     """Return what stands between groups of digits and before decimals in the reader's language."""
     found = _SEPARATORS.fullmatch(say(_SAMPLE))
     return (",", ".") if found is None else (found[1], found[2])
+
+
+def ungrouped(text: str, point: str) -> str | None:
+    """Return a number as JSON writes it, from one with `point` before its decimals: `12.500,50` becomes `12500.50`.
+
+    None if it is not written so, or may be another number: the comma in `1,250` may also stand between thousands.
+    """
+    if _POINTED[point].fullmatch(text) is None or _UNCLEAR.fullmatch(text) is not None:
+        return None
+    return "".join("." if sign == point else sign for sign in text if sign == point or sign not in ".,")
 
 
 def _money(number: Decimal) -> str:

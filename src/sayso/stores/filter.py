@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from sayso.model.lifecycle import is_due
+from sayso.model.rendering import ungrouped
 from sayso.model.request import Call, Request, State, search_text
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
@@ -30,8 +31,8 @@ class Filter:
         claimed_by: Claimed by this identity, by folded comparison.
         text: With each of these words, or parts of words, in id, run, function name, masked arguments as they were
             asked, title, summary, effect, prompt, question or the notes of decisions; not case-sensitive. Words in
-            double quotes are searched for side by side. Only the first 4,000 characters of arguments are searched; in
-            an encrypted store, only id, run and function.
+            double quotes are searched for side by side. `12,500.50` and `12.500,50` also find `12500.50`. Only the
+            first 4,000 characters of arguments are searched; in an encrypted store, only id, run and function.
         kind: Calls or questions only.
         at: Treat requests as expired that have reached their end at this instant, even if that is not recorded yet.
     """
@@ -46,11 +47,20 @@ class Filter:
     at: datetime | None = None
 
     @property
-    def words(self) -> list[str]:
-        """The words of `text`, folded, each once. A text in double quotes is one of them, and so is a very long one."""
+    def words(self) -> list[tuple[str, ...]]:
+        """The words of `text`, folded, each once, with the other forms in which it is found.
+
+        A text in double quotes is one word, and so is a very long one.
+        """
         text = "" if self.text is None else self.text.casefold()
         found = list(dict.fromkeys(quoted or plain for quoted, plain in _WORD.findall(text)))
-        return found if len(found) <= _MOST_WORDS else [text]
+        return list(map(_forms, found)) if len(found) <= _MOST_WORDS else [(text,)]
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """Return a word, and of an amount as pages write it, such as `12,500.50`, also how arguments hold it."""
+    plain = next(filter(None, (ungrouped(word, point) for point in ",.")), word)
+    return (word,) if plain == word else (word, plain.rstrip("0").rstrip("."))
 
 
 @dataclass(frozen=True)
@@ -104,5 +114,5 @@ def matches(request: Request, wanted: Filter) -> bool:
         and (wanted.name is None or wanted.name in names)
         and (wanted.risk is None or request.risk == wanted.risk)
         and (by is None or (claimed is not None and claimed.is_same(by)))
-        and all(word in text for word in words)
+        and all(any(form in text for form in forms) for forms in words)
     )

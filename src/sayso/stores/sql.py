@@ -61,9 +61,9 @@ def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
     if wanted.claimed_by is not None:
         parts.append("claimed_by = ?")
         values.append(wanted.claimed_by.folded)
-    for word in wanted.words:
-        parts.append("instr(search, ?) > 0")
-        values.append(word)
+    for forms in wanted.words:
+        parts.append(f"({' OR '.join(['instr(search, ?) > 0'] * len(forms))})")
+        values += forms
     return parts, values
 
 

@@ -16,6 +16,7 @@ from sayso.errors import ArgumentError, InvalidChangesError
 from sayso.model import canonical
 from sayso.model.canonical import display, value_of
 from sayso.model.edit import schema_of
+from sayso.model.rendering import separators, ungrouped
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.schema import Schema, SchemaError
@@ -261,27 +262,31 @@ def _typed(widget: Widget, text: str) -> object:
             except ValueError as error:
                 raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
-            _must_be_clear(text.strip())
-            return _read_number(text.strip())
+            return _read_number(_clear_number(text.strip()))
         case _:
-            if widget.limits.get("inputmode") == "decimal":
-                _must_be_clear(text.strip())
-            return text
+            return _clear_number(text.strip()) if widget.limits.get("inputmode") == "decimal" else text
 
 
-def _must_be_clear(text: str) -> None:
-    """Refuse a number that means another one to other people: 49,00 and 4,900, and 1.250 where a card writes 2.300,50.
+def _clear_number(text: str) -> str:
+    """Return a number as JSON writes it: also of 2300,50 where a card writes 2.300,50.
+
+    A number that means another one to other people is refused: 4,900 anywhere, and 1.250 where a card writes 2.300,50.
 
     Raises:
         ValueError: With what to write instead.
     """
+    _, point = separators()
+    plain = ungrouped(text, point) if point == "," else None
+    if plain is not None:
+        return plain
     if "," in text and _GROUPED_NUMBER.fullmatch(text):
         raise ValueError(say("write a number with a point before its decimals and no other sign, such as 4900.50"))
-    if say("1,234.5")[1] == "." and _ONE_GROUP.fullmatch(text):
+    if point == "," and _ONE_GROUP.fullmatch(text):
         whole = text.replace(".", "")
         raise ValueError(
             say("%(text)s has two meanings here; write %(whole)s or %(part)s", text=text, whole=whole, part=f"{text}0")
         )
+    return text
 
 
 def _read_number(text: str) -> object:

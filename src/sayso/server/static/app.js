@@ -153,7 +153,11 @@ sayso.page((signal) => {
   };
   const money = (text) => text.replace(/^-?\d+/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",")).replace(/\.\d$/, (end) => `${end}0`)
     .replace(/[,.]/g, (sign) => say("1,234.5")[sign === "," ? 1 : 5]);
-  const shown = (field) => field.tagName === "SELECT" ? field.selectedOptions[0].text : "amount" in field.dataset ? money(field.value) : field.value;
+  // A number as JSON writes it; of `1250,5` too, where the page's language writes it so and it can mean no other number.
+  const ungrouped = (text) => say("1,234.5")[5] === "," && /^-?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+$/.test(text) && !/^-?[1-9]\d{0,2},\d{3}$/.test(text)
+    ? text.replaceAll(".", "").replace(",", ".") : text;
+  const shown = ({ tagName, selectedOptions, dataset, value }) => tagName === "SELECT" ? selectedOptions[0].text
+    : "amount" in dataset ? money(ungrouped(value.trim())) : "number" in dataset ? ungrouped(value.trim()) : value;
   // Compare with the values as rendered, not with those when this script runs: by then the person may have typed, and
   // the browser may have restored earlier input.
   const sent = form ? form.cloneNode(true) : null;
@@ -163,7 +167,7 @@ sayso.page((signal) => {
     if ("proposed" in field.dataset) field.value = field.dataset.proposed;
     before.set(fields[place], field);
   });
-  const asNumber = (text) => text.trim() && text.length < 16 ? Number(text) : NaN;  // longer ones are not exact
+  const asNumber = (text) => text.trim() && text.length < 16 ? Number(ungrouped(text.trim())) : NaN;  // longer ones are not exact
   const isChanged = (field) => {
     const was = before.get(field).value;
     return field.value !== was && !("number" in field.dataset && asNumber(field.value) === asNumber(was));
