@@ -7,10 +7,11 @@ was written and by whom.
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 import sayso
 from sayso.model.request import State
@@ -392,6 +393,55 @@ def test_the_question_about_a_high_risk_shows_the_edited_amount_and_strikes_the_
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.locator("#sure-what dd")).to_have_text(["12,500.50 EUR", "alice"], use_inner_text=True)
     assert stands(request_id).state is State.PENDING
+
+
+def test_what_the_form_can_tell_is_wrong_is_said_before_the_question_about_a_high_risk(surf: Surf) -> None:
+    @sayso.gate(wait="raise", risk="high")
+    def move(count: Annotated[int, Field(ge=1, le=99)], rate: Decimal, name: Annotated[str, Field(max_length=3)],
+             more: Any) -> None: ...  # fmt: skip
+
+    request_id = held(move, 5, Decimal("1.5"), "abc", {"a": 1})
+    page = surf.page(request_id)
+    approve, asks = page.locator("[data-approve]"), page.get_by_role("dialog", name="Risk high. Approve?")
+    expect(approve).to_be_enabled()
+    for place, wrong, why in (
+        ("#f0", "five", "write a whole number, such as 12"), ("#f0", "5.5", "write a whole number, such as 12"),
+        ("#f0", "", "write a whole number, such as 12"), ("#f0", "100", "at most 99"), ("#f0", "-1", "at least 1"),
+        ("#f1", "1,250", "write a number, such as 12.5"), ("#f2", "abcd", "length at most 3"),
+        ("#f3", "{", "this is not valid JSON"),
+    ):  # fmt: skip
+        field = page.locator(place)
+        was = field.input_value()
+        field.fill(wrong)
+        page.locator("[data-edit] > summary").click()  # which folds the field away
+        approve.click()
+        expect(field).to_be_focused()
+        assert why in field.evaluate("(field) => field.validationMessage"), wrong
+        expect(asks).to_be_hidden()
+        field.fill(was)
+    page.locator("#f0").fill("12345678901234567890")  # which is not exact here: the server compares it
+    approve.click()
+    expect(asks).to_be_visible()
+    asks.get_by_role("button", name="Back").click()
+    page.locator("#f0").fill("7")
+    approve.click()
+    pressed(page, "Approve")
+    state_is(page, "approved")
+
+
+def test_on_a_german_page_a_number_with_two_meanings_is_said_before_the_question(surf: Surf) -> None:
+    @sayso.gate(wait="raise", risk="high")
+    def pay_out(amount: float) -> None: ...
+
+    page = surf.page(held(pay_out, 5.5), locale="de-DE")
+    expect(page.locator("[data-approve]")).to_be_enabled()
+    page.locator("#f0").fill("1.250")
+    page.locator("[data-approve]").click()
+    assert "1250 oder 1.2500" in page.locator("#f0").evaluate("(field) => field.validationMessage")
+    expect(page.locator("#sure")).to_be_hidden()
+    page.locator("#f0").fill("1250,5")
+    page.locator("[data-approve]").click()
+    expect(page.locator("#sure-changes li")).to_have_text("amount: 5,50 → 1.250,50")
 
 
 def test_of_a_nested_or_removed_value_the_card_says_that_it_stands_before_the_change(surf: Surf) -> None:

@@ -43,7 +43,7 @@ sayso.page((signal) => {
     const button = event.submitter, risk = button?.dataset.risk;  // each risky approval asks: single, bulk or with a grant
     if (risk && !event.target.elements.sure) {
       event.preventDefault();
-      askOnce(button, risk);
+      if (event.target !== form || fits()) askOnce(button, risk);
     }
     // A dialog's form sends nothing, nor does the first button of a form that decides.
     if ((button?.getAttribute("formmethod") || event.target.getAttribute("method")) !== "dialog") isSent = !event.defaultPrevented;
@@ -209,6 +209,27 @@ sayso.page((signal) => {
     }).join(" "));
     return [marked("del", was), " → ", marked("ins", is)];
   };
+  // What the form itself can tell is wrong is said before the question about a high risk; the server checks everything.
+  const flaw = (field) => {
+    const text = field.value.trim(), { number, min, max, longest } = field.dataset, value = asNumber(text);
+    if ("json" in field.dataset) {
+      try { JSON.parse(text); } catch ({ message }) { return say("this is not valid JSON: %(fault)s", { fault: message }); }
+    }
+    if ([...field.value].length > Number(longest)) return say("length at most %(value)s", { value: longest });
+    if (number === undefined && field.inputMode !== "decimal" || text.length > 15) return "";
+    if (number === "whole" ? !Number.isInteger(value) : isNaN(value)) {
+      return number === "whole" ? say("write a whole number, such as 12") : say("write a number, such as 12.5");
+    }
+    if (say("1,234.5")[5] === "," && /^[-+]?[1-9]\d{0,2}\.\d{3}$/.test(text)) {
+      return say("%(text)s has two meanings here; write %(whole)s or %(part)s", { text, whole: text.replace(".", ""), part: `${text}0` });
+    }
+    return value < Number(min) ? say("at least %(value)s", { value: min }) : value > Number(max) ? say("at most %(value)s", { value: max }) : "";
+  };
+  const fits = () => {
+    const wrong = fields.find((field) => isChanged(field) && flaw(field));
+    wrong?.setCustomValidity(flaw(wrong));
+    return !wrong || wrong.reportValidity();
+  };
   // Keep the focused field visible above the bar of buttons, which grows with each change.
   const room = new CSSStyleSheet();
   document.adoptedStyleSheets = [room];
@@ -300,6 +321,7 @@ sayso.page((signal) => {
     sayso.afterPaint(clear);
     restore();
     form.addEventListener("input", (event) => {
+      fields.forEach((field) => field.setCustomValidity(""));
       const way = form.elements[`${event.target.name}.way`];
       if (way && way.value !== "value") way.value = "value";  // typing a value chooses it
       const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
