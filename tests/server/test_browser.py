@@ -409,6 +409,31 @@ def test_several_at_high_risk_and_a_grant_ask_once_more_as_one_does(surf: Surf) 
     assert stands(risky).state is State.PENDING
 
 
+def test_ticked_terms_of_a_grant_are_not_left_out_whatever_is_pressed(surf: Surf) -> None:
+    surf.expected = "422"
+    risky = held(wipe, "/dev/sda")
+    for press in ("click", "key", "palette"):
+        page = surf.tab(f"/r/{risky}")
+        page.get_by_text("Approve, and the next ones like it").first.click()
+        page.locator("[name=without]").first.check()
+        expect(page.locator("[data-approve]")).to_be_enabled()
+        if press == "click":
+            page.locator("[data-approve]").click()
+        elif press == "key":
+            page.keyboard.press("a")
+        else:
+            page.keyboard.press("Control+k")
+            page.locator("#palette-words").fill("approve")
+            page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("Terms of a grant are ticked, and “Approve” makes none.")
+        expect(page.locator("#sure")).to_be_hidden()
+        expect(page.locator("[name=without]").first).to_be_checked()
+        page.locator("[name=without]").first.uncheck()
+        page.locator("[data-approve]").click()
+        expect(page.get_by_role("dialog", name="Risk high. Approve?")).to_be_visible()
+    assert stands(risky).state is State.PENDING
+
+
 def test_the_question_about_a_high_risk_repeats_the_warnings(surf: Surf) -> None:
     twice = sayso.gate(wait="raise", risk="high", effect="wipe:{disk}")(wipe_disk)
     with sayso.run("first"):

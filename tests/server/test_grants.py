@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,38 @@ def test_a_reviewer_grants_on_the_page_and_revokes_on_the_list(ada: Browser, sto
     submit(ada, f"/grants/{grant.id}/revoke")
     assert store.grants() == []
     assert "revoked by ada" in text_of(ada.get("/grants").text)
+
+
+@pytest.mark.parametrize("ticked", [{"without": "to"}, {"exactly": "amount"}, {"here": "yes"}])
+def test_an_approval_with_ticked_terms_of_a_grant_is_none_and_says_so(
+    ada: Browser, store: Store, ticked: dict[str, str]
+) -> None:
+    request = store.ask(sample_call(risk="high"))
+    answer = ada.decide(request.id, "approve", sure="yes", **ticked)
+    assert answer.status_code == 422
+    assert "Terms of a grant are ticked, and “Approve” makes none." in text_of(answer.text)
+    assert store.get(request.id).state is State.PENDING
+    for name, value in ticked.items():
+        assert re.search(rf'name="{name}" value="{value}" checked', answer.text)
+    assert '<details class="told grant" data-grant open>' in answer.text
+    assert ada.decide(request.id, "approve", sure="yes").status_code == 200
+    assert (store.get(request.id).state, store.grants()) == (State.APPROVED, [])
+
+
+def test_a_grant_lists_what_it_let_through(ada: Browser, store: Store) -> None:
+    request, other = store.ask(sample_call()), store.ask(sample_call(None, {"amount": 6, "to": "bob"}))
+    assert ada.decide(request.id, "grant", count="2", lasts="1h").status_code == 200
+    assert ada.decide(other.id, "approve").status_code == 200
+    assert "It let" not in ada.get("/grants").text
+    through = [store.ask(sample_call(None, {"amount": amount, "to": "alice"})) for amount in (3, 4)]
+    for one, said in zip(through, ("It let 1 call through", "It let 2 calls through"), strict=True):
+        store.start(one.id, "token")
+        page = ada.get("/grants").text
+        (link,) = re.findall(rf'<a href="([^"]+)">{said}</a>', page)
+    assert "used up" in page
+    shown = ada.get(link.replace("&amp;", "&")).text
+    assert re.findall(r'class="what" href="/r/(rq_\w+)', shown) == [one.id for one in reversed(through)]
+    assert "let through by the grant: gr_" in text_of(shown)
 
 
 def test_a_reviewer_makes_a_grant_narrower_on_the_page_and_counts(ada: Browser, store: Store) -> None:

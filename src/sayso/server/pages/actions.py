@@ -76,6 +76,11 @@ def act(context: RequestContext) -> Response:
 
 
 def _approve(context: RequestContext, request: Request, seen: str) -> None:
+    if page.is_open(request, "call") and grants.is_ticked(context.form):
+        raise NotDoneError(say(
+            "Terms of a grant are ticked, and “Approve” makes none. Untick them, or press “Approve, and the next ones"
+            " like it”. Nothing was decided."
+        ))  # fmt: skip
     given = edit_of(request, context.form).given(request) if page.is_open(request, "call") else {}
     _must_be_sure(context, request)
     again = context.form.get("again") == "yes"

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -87,8 +87,13 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
         "has_facts": len(shown) < len(drawn.conditions), "is_guess": is_guess,
         "past": None if terms is None or calls is None else _past(request, call, calls, terms),
-        "is_open": terms is not None or context.http.path_params.get("verb") == "grant",
+        "is_open": terms is not None or is_ticked(context.form) or context.http.path_params.get("verb") == "grant",
     }  # fmt: skip
+
+
+def is_ticked(form: Mapping[str, str]) -> bool:
+    """Return whether terms of a grant are ticked in a form."""
+    return any(form.get(name) for name in ("without", "exactly", "here"))
 
 
 def proposed(context: RequestContext, request: Request) -> list[dict[str, Any]]:

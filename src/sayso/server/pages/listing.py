@@ -55,7 +55,7 @@ _CHIPS = {
     "tool": later("function"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
     "voted": later("approved by me"),
     "agent": later("asked by"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
-    "from": later("from"), "to": later("to"),
+    "from": later("from"), "to": later("to"), "grant": later("let through by the grant"),
 }  # fmt: skip
 _ORDERS = ("sort", "fold")
 _FIRST, _REST = RISKS[:2], ""
@@ -419,6 +419,7 @@ def _tests(context: RequestContext, asked: dict[str, str]) -> list[Callable[[Req
         (channel, lambda request: request.decision is not None and channel.casefold() in {
             request.decision.channel.casefold(), channel_name(request.decision.channel).casefold()
         }),
+        (asked["grant"], lambda request: request.decision is not None and request.decision.under == asked["grant"]),
         (asked["from"], lambda request: _decided_at(request) >= since),
         (asked["to"], lambda request: _decided_at(request) < until),
         (asked["snoozed"], lambda request: request.id in snoozed),

@@ -112,7 +112,8 @@ def request_page(
         context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
         is_risky=is_high(request.risk), start=0 if request.execution is None else request.execution.starts,
         aims={"reject": "r", "feedback": "f"}.get(str(asks), "") if sent.refusal is not None else "",
-        is_unsure=sent.refusal is not None and asks in {"approve", "grant"} and context.form.get("sure") != "yes",
+        is_unsure=sent.refusal is not None and context.form.get("sure") != "yes"
+        and (asks == "grant" or (asks == "approve" and not grants.is_ticked(context.form))),
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),

@@ -22,7 +22,7 @@ from sayso.stores.transaction import Record
 
 FILTERS = (
     "q", "state", "kind", "tool", "run", "risk", "mine", "assigned", "mentions", "snoozed", "voted", "agent", "by",
-    "verb", "channel", "from", "to", "sort", "fold",
+    "verb", "channel", "from", "to", "grant", "sort", "fold",
 )  # fmt: skip
 _KIND, _LEAD = "view", "lead"
 _MOST, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000

@@ -41,7 +41,9 @@ sayso.page((signal) => {
   let isSent = false;  // a form was submitted, so this page is about to be replaced
   document.addEventListener("submit", (event) => {
     const button = event.submitter, risk = button?.dataset.risk;  // each risky approval asks: single, bulk or with a grant
-    if (risk && !event.target.elements.sure) {
+    // With ticked terms of a grant, the server refuses a plain approval, so nothing is to be asked.
+    const isRefused = button?.matches("[data-approve]") && one("[data-grant] [type=checkbox]:checked", form);
+    if (risk && !isRefused && !event.target.elements.sure) {
       event.preventDefault();
       if (event.target !== form || fits()) askOnce(button, risk);
     }
