@@ -490,6 +490,28 @@ def test_a_no_reaches_the_program_with_the_note(ada: Browser, pay: Pay, verb: st
         pay(5)
 
 
+def test_what_is_sent_back_says_first_that_it_leaves_an_edit_out_and_offers_it_as_text(
+    ada: Browser, store: Store
+) -> None:
+    act, typed = gated(dict[str, Any], []), {"f0": '{"a": [3], "b": []}'}
+    requests = [held(act, {"a": [number]}).confirmation_id for number in (1, 2, 4)]
+    for request_id, edits, note, sent in (
+        (requests[0], {}, "less", None), (requests[0], {"edits": "left out"}, "less", "less"),
+        (requests[1], {"edits": "added"}, "less", "less\nvalue.a[0]: 2 → 3\nvalue.b: (nothing) → []"),
+        (requests[2], {"edits": "added"}, "", "value.a[0]: 4 → 3\nvalue.b: (nothing) → []"),
+    ):  # fmt: skip
+        answer = ada.decide(request_id, "feedback", **typed, **edits, note=note)
+        decision = store.get(request_id).decision
+        assert (None if decision is None else decision.comment) == sent
+        if sent is None:
+            assert answer.status_code == 422
+            page = text_of(answer.text)
+            assert "“Send back” sends only your note, without your changes." in page
+            assert "Add my changes to the note, as text" in page
+            assert fields_of(answer.text)["f0"] == typed["f0"]
+    assert ada.decide(held(gated(int, []), 5).confirmation_id, "feedback", note="less").status_code == 200
+
+
 def test_feedback_without_words_decides_nothing(ada: Browser, pay: Pay) -> None:
     request_id = held(pay, 5).confirmation_id
     answer = ada.decide(request_id, "feedback", f0="8", note=" ")

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from sayso import audit, clock, errors
 from sayso.model.edit import edited_call, is_target, schema_of
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.teamwork import comments_in
 from sayso.model.text import escape, say
 from sayso.server.api.problems import kind_of
@@ -31,7 +31,7 @@ from sayso.server.pages import grants
 from sayso.server.pages import request as page
 from sayso.server.pages.alike import FEWEST, fold, table_of
 from sayso.server.pages.arguments import zone_warnings
-from sayso.server.pages.edits import NotDoneError, edit_of, person_named, read_answer
+from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, queue_of
 from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
 from sayso.stores.base import Store
@@ -41,6 +41,7 @@ from sayso.view.summary import is_high, token
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """The verbs after which the next request opens."""
 _START = re.compile("[0-9]{1,9}")
+_NOTHING = "(nothing)"
 
 
 def act(context: RequestContext) -> Response:
@@ -62,7 +63,7 @@ def act(context: RequestContext) -> Response:
             return page.request_page(context, request, sent=_preview(context, request, verb))
     except NotDoneError as refused:
         request = context.review.get(request.id)
-        edit = edit_of(request, context.form) if page.is_open(request, "call") else None
+        edit = _edit(context, request)
         widgets = edit.widgets if edit is not None and edit.is_any else None
         return page.request_page(context, request, status=422, sent=page.Submitted(str(refused), widgets=widgets))
     except errors.DecisionRefusedError as fault:
@@ -99,7 +100,17 @@ def _must_be_sure(context: RequestContext, request: Request) -> None:
 
 
 def _feedback(context: RequestContext, request: Request, seen: str) -> None:
-    note = context.field("note")
+    note, edit = context.field("note"), _edit(context, request)
+    if edit is not None and edit.is_any:
+        told = context.form.get("edits")
+        if told is None:
+            raise NotDoneError(say(
+                "“Send back” sends only your note, without your changes. Tick below to add them to the note, or press"
+                " it again. Nothing was decided."
+            ))  # fmt: skip
+        changes = page.differences_of(request, request.effective, _edited(request, edit)) if told == "added" else ()
+        lines = (f"{one.path}: {one.before or _NOTHING} → {one.after or _NOTHING}" for one, _ in changes)
+        note = "\n".join(filter(None, [note, *lines])) or None
     if note is None and request.state is State.PENDING:
         missing = say("To send it back, write in the note what should be different. Nothing was decided.")
         raise NotDoneError(missing)
@@ -185,12 +196,20 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     return page.request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
+def _edit(context: RequestContext, request: Request) -> Edit | None:
+    return edit_of(request, context.form) if page.is_open(request, "call") else None
+
+
+def _edited(request: Request, edit: Edit) -> Call:
+    given = edit.given(request)
+    return edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
+
+
 def _preview(context: RequestContext, request: Request, verb: str) -> page.Submitted:
     edit = edit_of(request, context.form)
     if verb == "preview-grant":
         return page.Submitted(widgets=edit.widgets, terms=grants.terms_of(context, request))
-    given = edit.given(request)
-    after = edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
+    after = _edited(request, edit)
     return page.Submitted(
         widgets=edit.widgets, preview=page.differences_of(request, request.effective, after, edit.changes),
         warnings=zone_warnings(request.effective, after),

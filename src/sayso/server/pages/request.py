@@ -114,6 +114,7 @@ def request_page(
         aims={"reject": "r", "feedback": "f"}.get(str(asks), "") if sent.refusal is not None else "",
         is_unsure=sent.refusal is not None and context.form.get("sure") != "yes"
         and (asks == "grant" or (asks == "approve" and not grants.is_ticked(context.form))),
+        leaves_out=sent.refusal is not None and asks == "feedback" and sent.widgets is not None,
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
         arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),
