@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -106,9 +106,25 @@ def test_a_problem_under_an_odd_key_stands_at_its_field_and_names_it_as_json(ada
     request_id = held(gated(dict[str, int], []), {"x-y": 1, "größe z": 2}).confirmation_id
     page = ada.decide(request_id, "approve", **{"f0.0": "five"}).text
     assert re.search(r'id="f0\.0-problem"[^>]*>write a whole number', page)
-    assert 'value["x-y"]: write a whole number' in text_of(page)
+    assert 'value, "x-y": write a whole number' in text_of(page)
     preview = text_of(ada.decide(request_id, "preview", **{"f0.1": "3"}).text)
-    assert re.search(r'value\["größe z"\]\s*2 → 3', preview)
+    assert re.search(r'value, "größe z"\s*2 → 3', preview)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "hint"),
+    [(dict[str, Any] | None, {"a": 1}, "named values or nothing (null)"),
+     (list[list[int]], [[1]], "list (each: list (each: whole number))"),
+     (dt.datetime | None, None, "a date and time, such as 2026-03-31T14:30:00+02:00 or nothing (null)"),
+     (list[Line] | None, [Line(sku="a")], "")],
+)  # fmt: skip
+def test_what_a_field_takes_is_said_in_words_for_people(ada: Browser, kind: Any, value: Any, hint: str) -> None:
+    page = ada.get(f"/r/{held(gated(kind, []), value).confirmation_id}").text
+    assert re.findall(r'id="f0-hint">([^<]+)<', page) == ([hint] if hint else [])
+    if type(None) in get_args(kind):
+        assert re.findall(r"<option [^>]*>([^<]+)</option>", page.partition('id="f0-way"')[2])[:2] == [
+            "given", "nothing (null)"
+        ]  # fmt: skip
 
 
 def test_a_number_with_a_comma_is_refused_and_not_read_as_another_number(ada: Browser, store: Store) -> None:
@@ -239,8 +255,8 @@ def test_a_row_of_a_list_of_objects_that_does_not_fit_is_named_and_nothing_is_de
     assert page.count("Add a row") == 3
     assert '<details class="add">' in page
     for sent, why in (
-        ({"f0.0.1": "many"}, "value[0].count: write a whole number"),
-        ({"f0.1.1": "4"}, "value[1].sku: is missing"),
+        ({"f0.0.1": "many"}, "value, row 1, count: write a whole number"),
+        ({"f0.1.1": "4"}, "value, row 2, sku: is missing"),
     ):
         refused = ada.decide(request_id, "approve", **sent)
         assert (refused.status_code, why in text_of(refused.text)) == (422, True), text_of(refused.text)
@@ -377,7 +393,7 @@ def test_an_argument_that_is_left_out_has_its_default(ada: Browser) -> None:
     ran: list[Any] = []
     act = gated(str, ran)
     request_id = held(act, "x", other=9).confirmation_id
-    assert "leave out (3)" in text_of(ada.get(f"/r/{request_id}").text)
+    assert "left out (then 3)" in text_of(ada.get(f"/r/{request_id}").text)
     assert ada.decide(request_id, "approve", **{"f1.way": "absent"}).status_code == 200
     act("x", other=9)
     assert ran == [("x", 3)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sayso.server.pages.arguments import Argument, arguments_of, draw
+from sayso.server.pages.arguments import Argument, arguments_of, draw, in_words
 from tests.support.gated import taking
 from tests.support.surfing import held, stands
 
@@ -137,6 +137,16 @@ def test_a_nested_value_is_a_tree_whose_long_parts_are_folded_and_say_how_many_v
     assert [re.findall(r"part-\d+", part.text) for part in lines.parts] == [[f"part-{at:03}"] for at in range(12)]
     (small,) = arguments_of({"order": {"a": ["x" * 50] * 2, "b": 1}})
     assert (small.kind, small.branches) == ("block", ())  # of eight lines at most, all is in sight
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("amount", "amount"), ("items[0].count", "items, row 1, count"), ("grid[1][12]", "grid, row 2, row 13"),
+     ('order["unit price"].net', 'order, "unit price", net'), ('"a.b[0]"[2]', '"a.b[0]", row 3'),
+     ('x["say \\"]\\" now"]', 'x, "say \\"]\\" now"'), ("tags (new 1)", "tags (new 1)"), ("a..b", "a..b"), ("", "")],
+)  # fmt: skip
+def test_a_path_is_written_in_words(path: str, words: str) -> None:
+    assert in_words(path) == words
 
 
 def test_a_part_that_was_changed_is_not_folded() -> None:

@@ -179,7 +179,7 @@ def test_a_list_of_objects_is_edited_by_rows_and_each_change_names_its_row(surf:
     page.locator("[id='f0.2.0']").fill("c")
     page.locator("[id='f0.0-way']").select_option("absent")
     expect(page.locator("[data-live-diff] li")).to_have_text(
-        ["lines[0]: this value → leave out", "lines[1].count: 1 → 5", "lines[2].sku: (nothing) → c"]
+        ["lines, row 1: given → left out", "lines, row 2, count: 1 → 5", "lines, row 3, sku: (nothing) → c"]
     )
     pressed(page, "Approve with 3 changes")
     state_is(page, "approved")
@@ -452,7 +452,7 @@ def test_of_a_nested_or_removed_value_the_card_says_that_it_stands_before_the_ch
     expect(line).to_contain_text("Before your changes below:")
     expect(line).to_contain_text("count: 1 → 5")
     page.locator("#f1-way").select_option("null")
-    expect(note).to_contain_text("this value → null")
+    expect(note).to_contain_text("given → nothing (null)")
     assert "line-through" in note.locator("[data-as-is]").evaluate("(old) => getComputedStyle(old).textDecorationLine")
     page.locator("[id='f0.1']").fill("1")
     page.locator("#f1-way").select_option("value")

@@ -351,4 +351,4 @@ def test_a_pattern_is_for_programmers_alone() -> None:
 
     schema = Schema.of(act)
     assert kinds_of(schema) == {"code": 'string, length at most 3, matching "^[A-Z]{3}$"'}
-    assert kinds_of(schema, patterns=False) == {"code": "string, length at most 3, in a special format"}
+    assert kinds_of(schema, plain=True) == {"code": "text, length at most 3, in a special format"}

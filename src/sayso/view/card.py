@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, cast
 
@@ -392,9 +393,16 @@ _KINDS = frozenset({
     later("date"),
 })  # fmt: skip
 _FORMATS = frozenset({later("date-time"), later("time"), later("duration"), later("path")})
+_PLAIN = {
+    "string": later("text"), "integer": later("whole number"), "boolean": later("true or false"),
+    "array": later("list"), "object": later("named values"), "null": later("nothing (null)"),
+    "date-time": later("date and time"),
+}  # fmt: skip
 
 
-def _kind(name: Any) -> str:
+def _kind(name: Any, *, plain: bool) -> str:
+    if plain and name in _PLAIN:
+        return say(_PLAIN[name])
     return say(str(name)) if name in _KINDS | _FORMATS else str(name)
 
 
@@ -404,14 +412,14 @@ def choices_of(schema: Schema) -> list[Any]:
     return found if len(found) <= _MOST_CHOICES else []
 
 
-def kinds_of(schema: Schema, *, patterns: bool = True) -> dict[str, str]:
+def kinds_of(schema: Schema, *, plain: bool = False) -> dict[str, str]:
     """Describe each argument's accepted values and its author's text: `{"amount": "number, at most 500"}`.
 
-    Without `patterns`, no regular expression is shown, only that a text must have a certain form.
+    `plain` is for people who do not program: other words for types, and no regular expressions.
     """
     found: dict[str, str] = {}
     for name, part in schema.properties.items():
-        kind, words = kind_of(schema, part, patterns=patterns), description_of(part)
+        kind, words = kind_of(schema, part, plain=plain), description_of(part)
         found[escape(name)] = f"{kind}: {words}" if words else kind
     return found
 
@@ -425,10 +433,10 @@ def description_of(part: Any) -> str:
 
 def is_obvious(kind: str) -> bool:
     """Return whether a description only names a type, which the input field shows anyway."""
-    return kind in {say(name) for name in _KINDS}
+    return kind in {_kind(name, plain=True) for name in _KINDS}
 
 
-def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True) -> str:
+def kind_of(schema: Schema, part: Any, depth: int = 0, *, plain: bool = False) -> str:
     """Describe the values that a schema accepts."""
     if depth > 3:
         return "…"
@@ -438,22 +446,24 @@ def kind_of(schema: Schema, part: Any, depth: int = 0, *, patterns: bool = True)
     if "anyOf" in part or "oneOf" in part:
         parts = part.get("anyOf") or part["oneOf"]
         more = ["…"] if len(parts) > most else []
-        return say(" or ").join([*(kind_of(schema, one, depth + 1, patterns=patterns) for one in parts[:most]), *more])
+        return say(" or ").join([*(kind_of(schema, one, depth + 1, plain=plain) for one in parts[:most]), *more])
     if "const" in part:
         return brief(part["const"], _ROOM)
-    named = part.get("type")
-    kind = say(" or ").join(map(_kind, cast("list[Any]", named))) if isinstance(named, list) else named and _kind(named)
+    named, in_words = part.get("type"), partial(_kind, plain=plain)
+    kind = say(" or ").join(map(in_words, cast("list[Any]", named))) if isinstance(named, list) else in_words(named)
     if part.get("x-sayso-type") == "decimal":  # serialized as text, with a pattern that adds nothing for people
         return say("number")
     form = part.get("format") or part.get("contentEncoding")
-    words = escape(_kind(form) if form else str(kind or say("anything")))
+    words = escape(in_words(form) if form else kind if named else say("anything"))
     if part.get("type") == "array" and isinstance(part.get("items"), dict):
-        words = say("array of %(kind)s", kind=kind_of(schema, part["items"], depth + 1, patterns=patterns))
+        item = kind_of(schema, part["items"], depth + 1, plain=plain)
+        words = say(later("list (each: %(kind)s)") if plain else later("array of %(kind)s"), kind=item)
     if part.get("type") == "object" and "properties" in part:
         named = list(part["properties"].items())
-        inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1, patterns=patterns)}" for name, one in named[:most]]
-        words = say("object (%(fields)s)", fields=", ".join(inside + (["…"] if len(named) > most else [])))
-    named = [name for name in _LIMITS if name in part and (patterns or name != "pattern")]
+        inside = [f"{escape(name)}: {kind_of(schema, one, depth + 1, plain=plain)}" for name, one in named[:most]]
+        fields = ", ".join(inside + (["…"] if len(named) > most else []))
+        words = say(later("named values (%(fields)s)") if plain else later("object (%(fields)s)"), fields=fields)
+    named = [name for name in _LIMITS if name in part and not (plain and name == "pattern")]
     limits = [say(_LIMITS[name], value=brief(part[name], _ROOM)) for name in named]
-    limits += [say("in a special format")] if not patterns and "pattern" in part else []
+    limits += [say("in a special format")] if plain and "pattern" in part else []
     return ", ".join([words, *limits])

@@ -268,6 +268,21 @@ _MISTAKEN = re.compile(
 )
 
 
+_STEP = re.compile(r'\[([0-9]+)\]|(?:^|\[)("(?:[^"\\]|\\.)*")\]?|(?:^|\.)([^.\[\]"]+)')
+
+
+def in_words(path: str) -> str:
+    """Return the path of a value for people: `items, row 1, count` for `items[0].count`."""
+    steps, ends = list[str](), 0
+    for found in _STEP.finditer(path):
+        if found.start() != ends:
+            return path
+        row, quoted_name, name = found.groups()
+        steps.append(say("row %(number)s", number=int(row) + 1) if row else quoted_name or name)
+        ends = found.end()
+    return ", ".join(steps) if ends == len(path) else path
+
+
 class Branch(NamedTuple):
     """A part of a nested value: a text, or parts of its own that can be folded.
 

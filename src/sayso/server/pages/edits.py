@@ -149,7 +149,7 @@ class _Reader:
             return _UNCHANGED
         way, new = self.way(widget), self.value(widget)
         if way == widget.way and (way == "value" or new is not _UNCHANGED):
-            return new  # a value typed into an empty field counts without choosing “this value”
+            return new  # a value typed into an empty field counts without choosing “given”
         if way != "value" and new is not _UNCHANGED:
             return self._refused(
                 widget, say("a value is given, and “%(way)s” is chosen; choose one of them", way=say(LABELS[way]))

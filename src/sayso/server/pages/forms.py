@@ -23,7 +23,7 @@ from sayso.model.schema import Schema
 from sayso.model.schema_validation import Node
 from sayso.model.text import escape, later, say, unisolated
 from sayso.server.language import translated
-from sayso.server.pages.arguments import is_plain
+from sayso.server.pages.arguments import in_words, is_plain
 from sayso.view.card import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.summary import Layout
 
@@ -33,7 +33,9 @@ Kind = Literal[
 ]  # fmt: skip
 Way = Literal["value", "null", "absent"]
 
-LABELS: dict[Way, str] = {"value": later("this value"), "null": "null", "absent": later("leave out")}
+LABELS: dict[Way, str] = {
+    "value": later("given"), "null": later("nothing (null)"), "absent": later("left out")
+}  # fmt: skip
 
 _WIDTH = 96
 _ONE_LINE = 60
@@ -131,7 +133,7 @@ class Widget:
 
     def labels(self) -> list[tuple[Way, str]]:
         """Return the ways with their labels."""
-        default = {"absent": say("leave out (%(default)s)", default=self.default)} if self.default else {}
+        default = {"absent": say("left out (then %(default)s)", default=self.default)} if self.default else {}
         return [(way, default.get(way, say(LABELS[way]))) for way in self.ways]
 
 
@@ -147,14 +149,18 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
         if nearest is None or not what:
             rest.append(_translated(problem))
         else:
-            found.setdefault(nearest, []).append(_translated(what if where == nearest else problem))
+            about = "" if where == nearest else f"{unisolated(in_words(where))}: "
+            found.setdefault(nearest, []).append(about + _translated(what))
     return tuple(_marked(widget, found) for widget in widgets), rest
 
 
 def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
     """Return the key of each field with a problem, and the problem with the field's name."""
-    found = [(one, one.said or one.path, one.problem) for one in _walk(widgets) if one.problem]
-    return [(one.key, said if said.startswith(one.path) else f"{name}: {said}") for one, name, said in found]
+    found = [(one.key, in_words(one.path), one.said, one.problem) for one in _walk(widgets) if one.problem]
+    return [
+        (key, problem if problem.startswith(path) else f"{said or path}: {problem}")
+        for key, path, said, problem in found
+    ]
 
 
 def _translated(problem: str) -> str:
@@ -222,7 +228,7 @@ class _Builder:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._has_code = Schema.live(schema.digest) is not None
-        self._hints = kinds_of(schema, patterns=False)
+        self._hints = kinds_of(schema, plain=True)
         self._left = _MOST_FIELDS
 
     def argument(self, at: int, name: str, tree: Json) -> Widget:
@@ -253,15 +259,16 @@ class _Builder:
         null: tuple[Way, ...] = ("null",) if can_be_null else ()
         absent: tuple[Way, ...] = ("absent",) if has_default and not is_required else ()
         way: Way = "absent" if tree is ABSENT and absent else "null" if tree is None and null else "value"
-        if made is not None and made.kind in {"bool", "choice"}:
+        if made is not None and (made.kind in {"bool", "choice"} or made.parts):  # which say themselves what they take
             hint = "" if within else description_of(part)
         else:
-            hint = kind_of(self._schema, part, patterns=False) if within else self._hints.get(escape(name), "")
+            hint = kind_of(self._schema, part, plain=True) if within else self._hints.get(escape(name), "")
             hint = "" if is_obvious(hint) else hint
         found = made or _json(tree)
         if kind.get("format") == "date-time" and found.kind == "text":  # with its zone; a script adds a picker
             found = replace(found, limits={**found.limits, "data-moment": ""})
-            hint = say("a date and time, such as 2026-03-31T14:30:00+02:00") if hint == "date-time" else hint
+            example = say("a date and time, such as 2026-03-31T14:30:00+02:00")
+            hint = hint.replace(say("date and time"), example, 1)
         if not found.parts and mentions_mask(tree):
             kept = say("*** is a masked value; leave it as it is to keep the real one")
             hint = f"{hint}; {kept}" if hint else kept

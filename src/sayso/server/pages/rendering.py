@@ -43,7 +43,7 @@ from sayso.model.text import escape, isolated, later, say, spoken
 from sayso.reviews import Review
 from sayso.server.context import RequestContext, accepts_gzip, path_to
 from sayso.server.language import script_words, translated
-from sayso.server.pages.arguments import amount_text, in_sight
+from sayso.server.pages.arguments import amount_text, in_sight, in_words
 from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
@@ -169,7 +169,7 @@ def _environment() -> Environment:
     filters |= {
         "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
         "span": brief_span, "ago": _ago, "known": known, "described": _described,
-        "channel": channel_name, "in_sight": in_sight,
+        "channel": channel_name, "in_sight": in_sight, "in_words": in_words,
     }  # fmt: skip
     return made
 
