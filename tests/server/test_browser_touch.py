@@ -133,6 +133,25 @@ def test_a_finger_edits_an_argument_approves_what_is_risky_and_answers(surf: Sur
     assert sayso.ask("Which warehouse?", wait="raise", choices=["berlin", "lyon"]) == "lyon"
 
 
+def test_on_a_telephone_the_bar_has_one_line_for_several_changes_that_opens(surf: Surf) -> None:
+    request_id = held(taking(dict.fromkeys("abcd", int), []), 1, 2, 3, 4)
+    for options, is_open in ((FINGER, False), ({}, True)):
+        page = surf.page(request_id, **options)
+        bar, line = page.locator(".bar"), page.locator("[data-live-diff] li").first
+        for at in range(3):
+            page.locator(f"#f{at}").fill("9")
+        fold = page.locator("[data-live-diff] summary")
+        expect(fold).to_have_text("3 changes")
+        expect(line).to_be_visible(visible=is_open)
+        if not is_open:
+            assert bar.bounding_box()["height"] < 250  # two lines of buttons, the note, and the line
+            fold.tap()
+            expect(line).to_be_visible()
+            page.locator("#f3").fill("9")
+            expect(fold).to_have_text("4 changes")
+            expect(line).to_be_visible()  # a person opened it
+
+
 def test_a_finger_ticks_several_and_decides_them(surf: Surf) -> None:
     ids = [held(pay, amount) for amount in range(3)]
     page = surf.tab("/?fold=no", **FINGER)

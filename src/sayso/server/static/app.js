@@ -275,6 +275,7 @@ sayso.page((signal) => {
       else item.textContent = `${label(field)}: ${was || say("(nothing)")} → ${is || say("(nothing)")}${caution(was, is)}`;
       return item;
     }));
+    one("summary", box).textContent = sayN("%(num)s change", "%(num)s changes", found.length);
     markCard(found);
     const button = approve.closest("button");
     if ("voted" in button.dataset && !one("[data-why-not]", form)) button.disabled = !found.length;
@@ -320,6 +321,8 @@ sayso.page((signal) => {
     fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
   };
   if (form) {
+    const folded = one("[data-live-diff] details", form);
+    if (folded && matchMedia("(max-width: 40rem)").matches) folded.open = false;  // the bar would take a third of a phone
     sayso.afterPaint(clear);
     restore();
     form.addEventListener("input", (event) => {
