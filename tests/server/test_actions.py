@@ -506,6 +506,20 @@ def test_a_no_reaches_the_program_with_the_note(ada: Browser, pay: Pay, verb: st
         pay(5)
 
 
+def test_a_list_that_got_shorter_is_one_change_that_shows_the_new_list(ada: Browser) -> None:
+    @sayso.gate(wait="raise")
+    def send(lines: list[Line], tags: list[str], api_keys: list[str]) -> None: ...
+
+    request_id = held(send, [Line(sku=sku) for sku in "abc"], ["x", "y"], ["k1", "k2"]).confirmation_id
+    typed = {"f0.0.way": "absent", "f1": "x"}
+    shown = 'lines- Line(sku="a", count=1)  Line(sku="b", count=1)  Line(sku="c", count=1)tags  "x"- "y"'
+    preview = ada.decide(request_id, "preview", **typed).text
+    assert "Approve with 2 changes" in text_of(preview)
+    assert shown in text_of(preview.partition("data-previewed")[2])
+    page = ada.decide(request_id, "approve", **typed).text
+    assert shown in text_of(page.partition('id="changed"')[2])
+
+
 def test_what_is_sent_back_says_first_that_it_leaves_an_edit_out_and_offers_it_as_text(
     ada: Browser, store: Store
 ) -> None:

@@ -30,7 +30,7 @@ from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages import request as page
 from sayso.server.pages.alike import FEWEST, fold, table_of
-from sayso.server.pages.arguments import zone_warnings
+from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, queue_of
 from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
@@ -109,12 +109,18 @@ def _feedback(context: RequestContext, request: Request, seen: str) -> None:
                 " it again. Nothing was decided."
             ))  # fmt: skip
         changes = page.differences_of(request, request.effective, _edited(request, edit)) if told == "added" else ()
-        lines = (f"{one.path}: {one.before or _NOTHING} → {one.after or _NOTHING}" for one, _ in changes)
-        note = "\n".join(filter(None, [note, *lines])) or None
+        note = "\n".join(filter(None, [note, *map(_as_text, changes)])) or None
     if note is None and request.state is State.PENDING:
         missing = say("To send it back, write in the note what should be different. Nothing was decided.")
         raise NotDoneError(missing)
     context.review.feedback(request.id, note or "", seen=seen)
+
+
+def _as_text(difference: Difference) -> str:
+    change, lines = difference
+    if change.before is change.after is None:  # of a list that got longer or shorter
+        return "\n".join([f"{change.path}:", *(f"{sign} {text.unescape()}" for sign, text in lines)])
+    return f"{change.path}: {change.before or _NOTHING} → {change.after or _NOTHING}"
 
 
 def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question cannot change

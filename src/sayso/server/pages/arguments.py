@@ -26,7 +26,7 @@ from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVa
 from pygments.token import Comment, Keyword, Name, Number, String, Token
 
 from sayso.model.canonical import Json
-from sayso.model.canonical.json_tree import children_of, fields_of, items_of, tag_in
+from sayso.model.canonical.json_tree import MASK, children_of, fields_of, items_of, tag_in
 from sayso.model.parameters import place
 from sayso.model.rendering import Change, as_amount, is_amount, money, parts_of, quoted, value
 from sayso.model.request import Call, Request
@@ -185,22 +185,48 @@ class Difference(NamedTuple):
 
 
 def differences(changes: Sequence[Change], before: Call, after: Call) -> list[Difference]:
-    """Return the changes of an edit; those of a text of several lines are compared line by line."""
+    """Return the changes of an edit; those of a text of several lines are compared line by line.
+
+    So is a list that got longer or shorter, as one change: after a row that is left out, each other has another number.
+    """
     old, new = before.shown, after.shown
-    texts = {escape(place([name], quoted)): (old[name], new[name], name) for name in old.keys() & new.keys()}
-    found: list[Difference] = []
+    both = old.keys() & new.keys()
+    texts = {escape(place([name], quoted)): (old[name], new[name], name) for name in both}
+    lists = dict(part for name in both for part in _resized(before.drawn[name], after.drawn[name], (name,)))
+    found, listed = list[Difference](), set[str]()
     for change in changes:
         one, other, name = texts.get(change.path, (None, None, ""))
         is_lined = isinstance(one, str) and isinstance(other, str) and "\n" in f"{one}{other}"
         lines = _lines(name, cast("str", one), cast("str", other)) if is_lined else ()
-        found.append(Difference(change, lines))
+        path = next((path for path in lists if change.path.startswith(f"{path}[")), None)
+        if path is None or MASK in f"{change.before}{change.after}":
+            found.append(Difference(change, lines))
+        elif path not in listed:
+            listed.add(path)
+            found.append(Difference(Change(path, None, None), lists[path]))
     return found
 
 
+def _resized(old: Json, new: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Sequence[Line]]]:
+    """Return the path of each list that has another length, and how it differs, unless it is too long to compare."""
+    one, other = items_of(old), items_of(new)
+    if one is not None and other is not None and len(one) != len(other):
+        drawn = ([row for item in items for row in Layout(_WIDTH, None).rows(item)] for items in (one, other))
+        lines = _differing(*(list(map(Markup.escape, rows)) for rows in drawn))
+        yield from [(escape(place(steps, quoted)), lines)] if lines else []
+        return
+    inner, others = children_of(old) or {}, children_of(new) or {}
+    for step in inner.keys() & others.keys():
+        yield from _resized(inner[step], others[step], (*steps, step))
+
+
 def _lines(name: str, one: str, other: str) -> Sequence[Line]:
-    before, after = (
+    return _differing(*(
         highlighted(escape(text, block=True), language_of(name, text)).split("\n") for text in (one, other)
-    )
+    ))  # fmt: skip
+
+
+def _differing(before: list[Markup], after: list[Markup]) -> Sequence[Line]:
     if max(len(before), len(after)) > _MOST_LINES or before == after:
         return ()  # too long, or they differ only in line ends or the like: the caller shows both values
     found, ends = list[Line](), 0
