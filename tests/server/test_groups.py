@@ -520,3 +520,68 @@ def test_a_table_says_which_words_are_those_of_the_gates_author(store: Store, ad
     page = text_of(group_of(ada))
     assert "descriptionthe gate's author says" in page.replace(" the gate", "the gate")
     assert "promptthe program says" in page.replace(" the program", "the program")
+
+
+def test_a_group_is_compared_with_similar_calls_that_are_decided(store: Store, ada: Browser) -> None:
+    usual, bob = asked(store, *pays(9)), sayso.Review(store, by="bob")
+    asked(store, *[{"amount": 4000 + at, "to": f"kim{at}", "reason": "other"} for at in range(3)])
+    page = text_of(group_of(ada))
+    assert "compared with" not in page, "all that are alike are in the table"
+    for one in usual:
+        bob.approve(one)
+    page = group_of(ada)
+    assert ("3 stand out" in text_of(page), ticks(page)) == (True, 0)
+    assert "compared with these and 9 other recent calls like them" in text_of(page)
+    assert re.findall(r"([\d.]+) times the median", page) == ["258.1", "258.1", "258.2"]
+
+
+def test_a_value_of_a_whole_group_stands_out_beside_what_is_decided(store: Store, ada: Browser) -> None:
+    for one in asked(store, *pays(40)):
+        sayso.Review(store, by="bob").approve(one)
+    asked(store, *[{"amount": 10, "to": f"kim{at}", "reason": "a favour"} for at in range(3)])
+    page = group_of(ada)
+    same = page.partition("The same in all 3")[2].partition("<table")[0]
+    assert ("3 stand out" in text_of(page), ticks(page)) == (True, 0)
+    assert re.search(r'a favour\s+<small class="warn">40 of 43: &#34;late&#34;</small>', same)
+
+
+def test_equal_amounts_are_judged_by_their_currencies_beside_what_is_decided() -> None:
+    def calls(*prices: tuple[int, str]) -> list[sayso.Request]:
+        return [sample_call(arguments={"amount": amount, "currency": currency}) for amount, currency in prices]
+
+    decided = calls(*((20 + at, "EUR") for at in range(8)), *((9000 + at, "JPY") for at in range(8)))
+    table = table_of(calls((9000, "EUR"), (9000, "JPY"), (9000, "JPY")), clock.now(), others=decided)
+    (column,) = [one for one in table["columns"] if one.name == "amount"]
+    assert [cell.note for cell in column.cells] == ["375.0 times the median", "", ""]
+    assert (len(table["odd"]), len(table["usual"])) == (1, 2)
+    names = [f"{'n' * 50}{end}{'n' * 50}" for end in "ab"]  # they look alike where they are shortened
+    large, small = ([sample_call(arguments={names[0]: 1, names[1]: one + at}) for at in range(4)] for one in (9000, 1))
+    assert not table_of(large, clock.now(), others=small * 2)["odd"]
+
+
+def test_what_stands_out_in_a_table_alone_says_so_beside_what_is_decided() -> None:
+    made = [sample_call(arguments={"path": f"/backups/{at}"}) for at in range(4)] + [
+        sample_call(arguments={"path": "/x"})
+    ]
+    decided = [sample_call(arguments={"path": name}) for name in "abc"]
+    for others, note in (((), 'all others: "/backups/…"'), (decided, 'all others: "/backups/…" (in this table)')):
+        (line,) = table_of(made, clock.now(), others=others)["odd"]
+        assert [cell.note for cell in line["cells"] if cell.note] == [note]
+
+
+def test_a_large_group_is_compared_with_itself_alone(
+    store: Store, ada: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    asked(store, *pays(49))
+    listed, found = list[Any](), store.list
+    monkeypatch.setattr(store, "list", lambda wanted, **more: (listed.append(wanted), found(wanted, **more))[1])
+
+    def queries(address: str) -> int:
+        listed.clear()
+        ada.get(address)
+        return sum(one.name is not None and not one.states for one in listed)
+
+    first = re.findall(r"alike=(\w+)", ada.get("/").text)[0]
+    assert (queries("/"), queries(f"/bulk?alike={first}")) == (0, 1)
+    asked(store, *pays(1))
+    assert queries(f"/bulk?alike={first}") == 0

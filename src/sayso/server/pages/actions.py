@@ -29,7 +29,7 @@ from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages import request as page
-from sayso.server.pages.alike import FEWEST, fold, table_of
+from sayso.server.pages.alike import FEWEST, fold, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, queue_of
@@ -236,7 +236,8 @@ def confirm(context: RequestContext) -> Response:
         is_table = len(group) >= FEWEST
         calls = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
         comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
-        table = table_of(group, now, comments, warnings) if is_table else None
+        others = similar_to(context.settings.store, group) if is_table else ()
+        table = table_of(group, now, comments, warnings, others) if is_table else None
         is_left_out = all(one["why_not"] is not None for one in calls.values())
         has_odd = table is not None and table["odd"]
         parts.append({
