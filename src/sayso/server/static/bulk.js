@@ -58,7 +58,14 @@ sayso.page((signal) => {
   document.addEventListener("change", ({ target }) => {
     if ("allOf" in target.dataset) all("[name=item]", target.closest("table")).forEach((tick) => { tick.checked = target.checked; });
     tally();
+    const ticks = Object.fromEntries(all("[name=item]").map((tick) => [tick.value, tick.checked]));
+    history.replaceState({ ...history.state, ticks }, "");
   }, { signal });
-  addEventListener("pageshow", tally, { signal });
-  tally();
+  // After Back, browsers tick rows by their number, and other calls may have these numbers by now.
+  const restore = () => {
+    all("[name=item]").forEach((tick) => { tick.checked = history.state?.ticks?.[tick.value] ?? tick.defaultChecked; });
+    tally();
+  };
+  addEventListener("pageshow", restore, { signal });
+  restore();
 });
