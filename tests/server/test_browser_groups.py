@@ -10,16 +10,61 @@ from typing import Any
 import pytest
 
 import sayso
+from sayso.model.request import State
+from tests.server.test_group_texts import FILLED, LETTER, MAILS
 from tests.support.gated import pay
-from tests.support.surfing import Surf, held, need
+from tests.support.surfing import Surf, held, need, stands
 
 expect = need().expect
 pytestmark = pytest.mark.slow
 
 
+def mail(to: str, subject: str, body: str) -> None: ...
+
+
+def mails(*texts: str) -> list[str]:
+    function = sayso.gate(wait="raise", name="mail")(mail)
+    return [held(function, f"c{at}@a.example", "Re: yours", text) for at, text in enumerate(texts)]
+
+
 def ticked(page: Any) -> list[str]:
     values: list[str] = page.locator("[name=item]:checked").evaluate_all("found => found.map((one) => one.value)")
     return [one.partition(":")[0] for one in values]
+
+
+def test_different_mails_are_approved_one_by_one_and_all_at_once_after_a_question(surf: Surf) -> None:
+    ids = mails(*MAILS)
+    page = surf.tab(f"/bulk?alike={ids[0]}")
+    expect(page.locator("td .long .call")).to_have_count(4)
+    for text in page.locator("td .long .call").all():
+        expect(text).to_be_visible()
+    approve = page.get_by_role("button", name="Approve")
+    expect(page.locator("[data-soon-live]")).to_have_count(0)
+    expect(approve).to_be_disabled()
+    page.get_by_role("checkbox", name="all").check()
+    page.keyboard.press("a")
+    asks = page.get_by_role("dialog", name="4 texts are not like the others. Approve?")
+    expect(asks.locator("#sure-what")).to_contain_text('mail(to="c3@a.example"')
+    asks.get_by_role("button", name="Back").click()
+    page.get_by_role("checkbox", name="all").uncheck()
+    for key in "jxjx":
+        page.keyboard.press(key)
+    expect(approve).to_contain_text("Approve 2 of 4")
+    page.keyboard.press("a")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
+    assert [stands(one).state for one in ids] == [State.APPROVED] * 2 + [State.PENDING] * 2
+
+
+def test_letters_of_one_template_take_two_keys_from_the_list(surf: Surf) -> None:
+    ids = mails(*(LETTER.format(**one) for one in FILLED))
+    page = surf.tab("/")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/bulk?**")
+    expect(page.locator("[data-decides]:disabled")).to_have_count(0)
+    page.keyboard.press("a")
+    expect(page.get_by_role("heading", level=1)).to_have_text("10 of 10 approved")
+    assert {stands(one).state for one in ids} == {State.APPROVED}
 
 
 def test_after_back_a_tick_is_at_the_call_that_it_was_at(surf: Surf) -> None:

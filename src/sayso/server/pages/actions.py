@@ -239,19 +239,21 @@ def confirm(context: RequestContext) -> Response:
         others = similar_to(context.settings.store, group) if is_table else ()
         table = table_of(group, now, comments, warnings, others) if is_table else None
         is_left_out = all(one["why_not"] is not None for one in calls.values())
-        has_odd = table is not None and table["odd"]
+        has_odd = table is not None and (table["odd"] or table["unlike"])
         parts.append({
             "calls": calls, "row": calls[group[0].id]["row"], "table": table,
             "is_high": is_table and is_high(group[0].risk),  # so many of high risk that none is ticked for approval
-            "place": 2 if is_left_out else 0 if has_odd else 1,  # first parts with an outlier, last what is left out
+            "place": 2 if is_left_out else 0 if has_odd else 1,  # first what is to be read, last what is left out
         })  # fmt: skip
         items |= calls
     parts.sort(key=itemgetter("place"))
+    tables = [part["table"] for part in parts if part["table"] is not None]
     chosen = [request for request in requests[:_MOST] if items[request.id]["why_not"] is None]
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
-        odd=sum(len(part["table"]["odd"]) for part in parts if part["table"] is not None),
+        odd=sum(len(table["odd"]) for table in tables),
+        unlike=any(line["is_unlike"] for table in tables for line in (*table["odd"], *table["unlike"])),
         risks=", ".join(sorted({items[one.id]["risk"] for one in chosen} - {""})),
         then=_following(context, [one.id for one in requests], now),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from itertools import accumulate, chain, islice
-from posixpath import commonprefix, normpath
+from posixpath import normpath
 from statistics import median
 from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import unquote
@@ -34,6 +34,7 @@ from sayso.server.pages.arguments import Argument, currency_code, draw, is_curre
 from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
 from sayso.view import card
+from sayso.view.apart import Own, own_words
 from sayso.view.summary import name_of, short, time_left
 
 FEWEST = 3
@@ -41,7 +42,7 @@ FEWEST = 3
 
 _FAR, _SHARE, _FEWEST_COMPARED = 3, 0.9, 4
 _MOST_COLUMNS, _MOST_PARTS, _DEEPEST = 40, 12, 4
-_LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 60, 40
+_LONG, _VALUE_ROOM, _GIST_ROOM, _HEAD_ROOM, _NAME_ROOM = 160, 40, 140, 120, 40
 _MOST_DIGITS, _LONGEST_NUMBER = 15, 60
 _MOST_FOLDERS, _MOST_JUDGED, _MOST_SIMILAR = 8, 50, 50
 _ABSENT: Json = {"$absent": None}
@@ -110,7 +111,8 @@ class Cell(NamedTuple):
 
     Attributes:
         shown: The value as drawn.
-        head: For a long text, the part around its first difference from the others.
+        head: For a long text, what it has of its own beside the others.
+        is_unlike: Whether it is a long argument that differs from the others in more than `head` shows.
         pad: Zeros that align its decimals with the others.
         note: Why it is an outlier; empty if it is not.
         amount: The number, without groups, if its column is summed up.
@@ -119,6 +121,7 @@ class Cell(NamedTuple):
 
     shown: Argument
     head: str = ""
+    is_unlike: bool = False
     pad: str = ""
     note: str = ""
     amount: str = ""
@@ -421,21 +424,20 @@ def _drawn(column: Column, notes: Sequence[str]) -> Column:
     shown = [_shown(column, tree) for tree in (column.trees[:1] if is_once else column.trees)]
     if is_once or column.source == "fact":
         return replace(column, cells=[Cell(one, note=note) for one, note in zip(shown, notes, strict=False)])
+    heads = _heads(shown)
     point = separators()[1] if is_amount(column.name) else "."
     decimals = [len(one.text.partition(point)[2]) for one in shown]
     is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # nothing goes behind an exponent
     pads = ["0" * (max(decimals) - places) if is_plain else "" for places in decimals]
     pads = [f"{point}{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
-    return replace(column, cells=list(map(Cell, shown, _heads(shown), pads, notes)))
+    unlike = [not one.is_whole and column.source == "argument" for one in heads]
+    return replace(column, cells=list(map(Cell, shown, [one.excerpt for one in heads], unlike, pads, notes)))
 
 
-def _heads(shown: Sequence[Argument]) -> list[str]:
-    """Return for each text the excerpt around its first difference from the others."""
-    texts = [one.text for one in shown]
-    same, half = len(commonprefix(texts)), _HEAD_ROOM // 2
-    begin = 0 if same <= half else max(texts[0].rfind("\n", 0, same) + 1, same - half)
-    heads = [f"{'… ' if begin else ''}{text[begin : begin + _HEAD_ROOM]}" for text in texts]
-    return [f"{head} …" if begin + _HEAD_ROOM < len(text) else head for head, text in zip(heads, texts, strict=True)]
+def _heads(shown: Sequence[Argument]) -> list[Own]:
+    """Return for each long text what it has of its own; every other value is in sight."""
+    owns = iter(own_words([one.text for one in shown if one.kind == "block"], _HEAD_ROOM))
+    return [next(owns) if one.kind == "block" else Own("", is_whole=True) for one in shown]
 
 
 def _shown(column: Column, tree: Json) -> Argument:
@@ -460,7 +462,8 @@ def table_of(
     Arguments are compared with those of `others`, too (`similar_to`).
 
     Its columns are those with equal values (`common`), those whose values look equal but differ under their masks
-    (`hidden`), and the others (`columns`). Its lines are the calls that stand out (`odd`), and the others (`usual`).
+    (`hidden`), and the others (`columns`). Its lines are the calls that stand out (`odd`), those with a long text that
+    is not like the others (`unlike`), and the others (`usual`).
     """
     found = [*_arguments(requests), *_facts(requests, now)]
     notes = _judged(found, requests, others)
@@ -474,12 +477,22 @@ def table_of(
         cells, written = [column.cells[at] for column in columns], (comments or {}).get(request.id, ())
         cautions = [*card.cautions(request), *(warnings or {}).get(request.id, ())]
         is_odd = bool(cautions or written) or any(of_one[at] for of_one in notes)
-        lines.append({"request": request, "cells": cells, "cautions": cautions, "comments": written, "is_odd": is_odd})
+        unlike = {place for place, cell in enumerate(cells) if cell.is_unlike}
+        lines.append({
+            "request": request, "cells": cells, "cautions": cautions, "comments": written,
+            "kind": "odd" if is_odd else "unlike" if unlike else "usual", "is_unlike": bool(unlike), "open": unlike,
+        })  # fmt: skip
+    odd, unlike, usual = ([line for line in lines if line["kind"] == kind] for kind in ("odd", "unlike", "usual"))
+    for place, column in enumerate(columns):  # what the long texts share is read in the first of them
+        long = (line for line in usual if line["cells"][place].shown.kind == "block")
+        if column.source == "argument":
+            for line in islice(long, 1):
+                line["open"].add(place)
     return {
         "common": [column for column in common if column.is_same],
         "hidden": [column for column in common if not column.is_same], "compared": len(others),
         "columns": columns, "totals": any(column.totals for column in columns),
-        "odd": [line for line in lines if line["is_odd"]], "usual": [line for line in lines if not line["is_odd"]],
+        "odd": odd, "unlike": unlike, "usual": usual,
     }  # fmt: skip
 
 

@@ -40,12 +40,12 @@ sayso.page((signal) => {
   const holder = () => one("[data-request] .lead .end")?.dataset.claimed, holderBefore = holder();
   let isSent = false;  // a form was submitted, so this page is about to be replaced
   document.addEventListener("submit", (event) => {
-    const button = event.submitter, risk = button?.dataset.risk;  // each risky approval asks: single, bulk or with a grant
+    const button = event.submitter, { risk, question } = button?.dataset ?? {};  // each risky approval asks: single, bulk or with a grant
     // With ticked terms of a grant, the server refuses a plain approval, so nothing is to be asked.
     const isRefused = button?.matches("[data-approve]") && one("[data-grant] [type=checkbox]:checked", form);
-    if (risk && !isRefused && !event.target.elements.sure) {
+    if ((risk || question) && !isRefused && !event.target.elements.sure) {
       event.preventDefault();
-      if (event.target !== form || fits()) askOnce(button, risk);
+      if (event.target !== form || fits()) askOnce(button, risk, question);
     }
     // A dialog's form sends nothing, nor does the first button of a form that decides.
     if ((button?.getAttribute("formmethod") || event.target.getAttribute("method")) !== "dialog") isSent = !event.defaultPrevented;
@@ -53,11 +53,11 @@ sayso.page((signal) => {
   // The confirmation must be a separate press: a double click or a held key must not confirm.
   const sure = one("#sure"), yes = one("#sure-yes");
   let asker = null, opening = 0;
-  const askOnce = (button, risk) => {
+  const askOnce = (button, risk, question) => {
     asker = button;
     const isGrant = button.getAttribute("formaction")?.endsWith("/grant"), span = isGrant && one("#lasts option:checked").textContent;
-    one("#sure-title").textContent = !isGrant ? say("Risk %(risk)s. Approve?", { risk })
-      : say("Risk %(risk)s. Approve, and %(count)s more like it for %(span)s?", { risk, span, count: one("#count").value });
+    one("#sure-title").textContent = question || (!isGrant ? say("Risk %(risk)s. Approve?", { risk })
+      : say("Risk %(risk)s. Approve, and %(count)s more like it for %(span)s?", { risk, span, count: one("#count").value }));
     const card = button.form === form && one("#call dl.arguments");
     // The line of a list has no line ends and is shortened: the question shows the arguments as the card does, edits included.
     if (card) {

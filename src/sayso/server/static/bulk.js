@@ -32,11 +32,14 @@ sayso.page((signal) => {
         if (totals.length) sums.push(filled(form.dataset.inTotal, { name: place.dataset.name, totals: totals.join(" + ") }));
       });
     });
-    const button = form.querySelector("button[value=approve]"), risky = all("[data-high]:checked");
+    const button = form.querySelector("button[value=approve]"), risky = all("[data-high]:checked"), unread = all("[data-unread]:checked");
     if (!button) return;
-    if (!risky.length) { delete button.dataset.risk; return; }
-    button.dataset.risk = [...new Set(risky.map((box) => box.dataset.high))].join(", ");
-    const lines = risky.slice(0, LISTED).map((box) => box.dataset.line), more = risky.length - lines.length;
+    delete button.dataset.risk;
+    delete button.dataset.question;
+    if (risky.length) button.dataset.risk = [...new Set(risky.map((box) => box.dataset.high))].join(", ");
+    else if (unread.length) button.dataset.question = sayso.sayN("%(num)s text is not like the others. Approve?", "%(num)s texts are not like the others. Approve?", unread.length);
+    else return;
+    const named = [...new Set([...risky, ...unread])], lines = named.slice(0, LISTED).map((box) => box.dataset.line), more = named.length - lines.length;
     if (more) lines.push(filled(form.dataset.more, { count: more }));
     button.dataset.what = [button.firstChild.textContent, ...lines, ...sums].join("\n");
   };
@@ -56,14 +59,22 @@ sayso.page((signal) => {
     show();
   };
   document.addEventListener("change", ({ target }) => {
-    if ("allOf" in target.dataset) all("[name=item]", target.closest("table")).forEach((tick) => { tick.checked = target.checked; });
+    if (target.name === "item") delete target.dataset.unread;
+    if ("allOf" in target.dataset) all("[name=item]", target.closest("table")).forEach((tick) => {
+      // Whoever ticks a call by itself has its text before them; nobody has read all that are ticked at once.
+      if ("unlike" in tick.dataset && target.checked && !tick.checked) tick.dataset.unread = "";
+      tick.checked = target.checked;
+    });
     tally();
     const ticks = Object.fromEntries(all("[name=item]").map((tick) => [tick.value, tick.checked]));
     history.replaceState({ ...history.state, ticks }, "");
   }, { signal });
   // After Back, browsers tick rows by their number, and other calls may have these numbers by now.
   const restore = () => {
-    all("[name=item]").forEach((tick) => { tick.checked = history.state?.ticks?.[tick.value] ?? tick.defaultChecked; });
+    all("[name=item]").forEach((tick) => {
+      tick.checked = history.state?.ticks?.[tick.value] ?? tick.defaultChecked;
+      if ("unlike" in tick.dataset && tick.checked) tick.dataset.unread = "";
+    });
     tally();
   };
   addEventListener("pageshow", restore, { signal });
