@@ -82,3 +82,18 @@ def test_after_back_a_tick_is_at_the_call_that_it_was_at(surf: Surf) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 approved")
     page.go_back()
     expect(page.locator("[data-decides]").first).to_contain_text("Approve 0 of 2")
+
+
+def test_back_to_a_decided_group_leads_to_the_inbox(surf: Surf) -> None:
+    ids = [held(pay, amount) for amount in range(5)]
+    page = surf.tab(f"/bulk?alike={ids[0]}")
+    page.get_by_role("button", name="Reject").click()  # a no is final, and has a reason
+    page.keyboard.type("too late")
+    page.get_by_role("button", name="Reject").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("5 of 5 rejected")
+    page.go_back()
+    expect(page.get_by_role("heading", level=1)).to_have_text("There is nothing to decide here")
+    expect(page.get_by_role("heading", level=2, name="5 rejected by ada")).to_be_visible()
+    expect(page.locator(".results a")).to_have_count(5)
+    page.get_by_role("link", name="To the inbox").click()
+    page.wait_for_url(f"{surf.base}/")

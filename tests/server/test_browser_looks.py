@@ -33,9 +33,13 @@ def of_all_kinds(surf: Surf) -> list[str]:
     sayso.Review().approve(approved, by="bob", changes={"disk": "/dev/sdb"})
     alike = [held(pay, amount, f"/backups/{'x' * 60}/{amount}") for amount in (1, 2, 3, 4)]
     held(pay, 90, f"/home/{'y' * 60}/5")
+    write = sayso.gate(wait="raise", name="write")(lambda to, text: f"{to} {text}")
+    letters = [held(write, f"kim@{'x' * 60}{at}.example", f"{'W' * 90} {text}\n" * 20) for at, text in enumerate("abc")]
     return [
         *every_page(request_id),
         f"/bulk?alike={alike[0]}",
+        f"/bulk?verb=approve&alike={letters[0]}",
+        f"/bulk?id={approved}",
         f"/r/{question}",
         f"/r/{approved}",
         "/history?by=bob&to=2000-01-01",

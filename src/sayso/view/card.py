@@ -46,6 +46,12 @@ def decided(request: Request, now: datetime) -> str:
         return say("expired %(ago)s; %(what)s", ago=ago(end, now), what=what)
     if decision is None:
         return say(str(request.state))
+    words = "" if decision.comment is None else f": {brief(decision.comment, _COMMENT_ROOM)}"
+    return verdict(request, decision, attribution(decision, now)) + words
+
+
+def verdict(request: Request, decision: Decision, who: str) -> str:
+    """Describe what was decided, and by whom."""
     match decision.verb:
         case "approve":
             text = later("approved by %(who)s") if request.edited is None else later("approved with changes by %(who)s")
@@ -57,9 +63,7 @@ def decided(request: Request, now: datetime) -> str:
             text = later("rejected by %(who)s")
         case "cancel":
             text = later("cancelled by %(who)s")
-    answer = _answer(decision) if decision.verb == "answer" else ""
-    words = "" if decision.comment is None else f": {brief(decision.comment, _COMMENT_ROOM)}"
-    return say(text, who=attribution(decision, now), answer=answer) + words
+    return say(text, who=who, answer=_answer(decision) if decision.verb == "answer" else "")
 
 
 def status_line(request: Request, now: datetime) -> str:

@@ -11,6 +11,7 @@ changed meanwhile, or that somebody else decided, is left unchanged and reported
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from functools import partial
@@ -32,11 +33,11 @@ from sayso.server.pages import request as page
 from sayso.server.pages.alike import FEWEST, fold, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
-from sayso.server.pages.listing import alike_to, queue_of
+from sayso.server.pages.listing import alike_to, decided_with, queue_of
 from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
 from sayso.stores.base import Store
 from sayso.view import card
-from sayso.view.summary import is_high, token
+from sayso.view.summary import is_high, name_of, token
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """The verbs after which the next request opens."""
@@ -228,9 +229,13 @@ _MOST = 1_000
 
 
 def confirm(context: RequestContext) -> Response:
-    """Show each call in full, with one button for all, or two without a verb in the address. Decides nothing."""
+    """Show each call in full, with one button for all, or two without a verb in the address. Decides nothing.
+
+    What is decided by now, as after the browser's Back, is listed with who decided it.
+    """
     verbs = [_verb(context.query("verb"))] if context.query("verb") else ["approve", "reject"]
-    requests = _asked(context)
+    asked = _asked(context)
+    requests = [one for one in asked if one.state is State.PENDING]
     now, items, parts = clock.now(), dict[str, dict[str, Any]](), list[dict[str, Any]]()
     for group in fold(requests[:_MOST]):  # alike calls with their table, or one request in full
         is_table = len(group) >= FEWEST
@@ -249,14 +254,34 @@ def confirm(context: RequestContext) -> Response:
     parts.sort(key=itemgetter("place"))
     tables = [part["table"] for part in parts if part["table"] is not None]
     chosen = [request for request in requests[:_MOST] if items[request.id]["why_not"] is None]
+    then = _following(context, [one.id for one in asked], now)
     return render(
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(table["odd"]) for table in tables),
         unlike=any(line["is_unlike"] for table in tables for line in (*table["odd"], *table["unlike"])),
         risks=", ".join(sorted({items[one.id]["risk"] for one in chosen} - {""})),
-        then=_following(context, [one.id for one in requests], now),
+        then=then, **_done(context, [one for one in asked if one.state is not State.PENDING], now),
+        next=_next(context, [then], context.query("in")) if not chosen else None,
     )  # fmt: skip
+
+
+def _done(context: RequestContext, decided: Sequence[Request], now: datetime) -> dict[str, Any]:
+    """Return what was decided before the page of several requests was opened: each, and how many by whom."""
+    results = [_result(context, one.id, one) for one in decided]
+    for result, one in zip(results, decided, strict=True):
+        result["status"] = (card.status_line if result["undo"] is None else card.decided)(one, now)
+    who = Counter(
+        known(str(one.state)) if one.decision is None else card.verdict(one, one.decision, name_of(one.decision.by))
+        for one in decided
+    )
+    names = {one.call.tool for one in decided if one.kind == "call"}
+    undone_by = [one["undo"] for one in results if one["undo"] is not None]
+    return {
+        "results": results, "who": [f"{often} {said}" for said, often in who.items()],
+        "undo": min(undone_by) if undone_by and len(undone_by) == len(results) else None,
+        "history": context.path("history", tool=min(names) if len(names) == 1 else ""),
+    }  # fmt: skip
 
 
 def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> str:
@@ -268,14 +293,19 @@ def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> 
     return next((one.id for one in others if page.why_not(context, one, now) is None), "")
 
 
-def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] | None:
-    """Return the row of the inbox to go on with, as it is now; `calls` says how many are in it.
+def _go_on(context: RequestContext, decided: Collection[str]) -> dict[str, Any] | None:
+    """Return the row of the inbox to go on with after a decision.
 
     That is what was undone, then what was shown and not decided, and then the row that the page before named.
     """
     undone = decided if context.form.get("verb") == "undo" else ()
     left = [one for one in context.form.get("shown", "").split(",")[:_MOST] if one not in decided]
-    found, now = map(context.find, filter(None, (*undone, *left, context.form.get("then", "")))), clock.now()
+    return _next(context, [*undone, *left, context.form.get("then", "")], context.form.get("in", ""))
+
+
+def _next(context: RequestContext, ids: Sequence[str], address: str) -> dict[str, Any] | None:
+    """Return the row of the first of these requests that waits for this person; `calls` says how many are in it."""
+    found, now = map(context.find, filter(None, ids)), clock.now()
     waiting = (
         one for one in found if one is not None and one.state is State.PENDING and one.id not in context.approved
     )
@@ -283,7 +313,7 @@ def _next(context: RequestContext, decided: Collection[str]) -> dict[str, Any] |
     if request is None:
         return None
     name, line = parts_of(request)
-    alike = alike_to(context, request.id, context.form.get("in", ""), _MOST)
+    alike = alike_to(context, request.id, address, _MOST)
     group = next((one for one in fold(alike) if request in one), [request])  # the filters may leave it out
     return {"id": request.id, "name": name, "line": line, "calls": len(group)}
 
@@ -297,7 +327,8 @@ def _asked(context: RequestContext) -> list[Request]:
     found = {one.id: one for one in map(context.review.get, ids)}
     for request_id in dict.fromkeys(given.getlist("alike")[:_MOST]):
         if request_id not in found and len(found) <= _MOST:
-            found |= {one.id: one for one in alike_to(context, request_id, address, _MOST + 1)}
+            left = alike_to(context, request_id, address, _MOST + 1)
+            found |= {one.id: one for one in (*left, *decided_with(context, request_id))}
     if not found:
         raise _wrong_number()
     return list(found.values())
@@ -320,7 +351,7 @@ def decide(context: RequestContext) -> Response:
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one["is_done"]),
         done=sum(one["is_done"] for one in results), undo=min(undone_by, default=None),
         unfinished=sum(one["is_pending"] for one in results),
-        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_next(context, seen),
+        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_go_on(context, seen),
     )  # fmt: skip
 
 
@@ -357,9 +388,7 @@ def _item(
 ) -> dict[str, Any]:
     """Return all that a reviewer must see to decide one request, and why it is left out, if it is."""
     left_out = page.why_not(context, request, now)
-    if request.state is not State.PENDING:
-        left_out = say("It is no longer waiting.")
-    elif "approve" in verbs and request.kind == "question":
+    if "approve" in verbs and request.kind == "question":
         left_out = say("It is a question and needs an answer.")
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)

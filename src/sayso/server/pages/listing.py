@@ -29,7 +29,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, csv_row, later, say, speaking
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
-from sayso.server.pages.alike import folded_row, key_of
+from sayso.server.pages.alike import folded_row, key_of, kin_of
 from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import pending_filter, render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
@@ -40,6 +40,7 @@ from sayso.view.summary import RISKS, channel_name
 PAGE, LOOK = 50, 2_000
 _FOLDED = 1_000  # requests in which alike calls are searched for, which takes 40 ms
 _CHUNK, _MOST_AT_ONCE = 200, 1_000
+_TOGETHER = timedelta(minutes=1)
 _VERBS: tuple[str, ...] = get_args(Verb)
 SORTS = {
     "": later("High risk first"), "oldest": later("Oldest first"), "newest": later("Newest first"),
@@ -227,15 +228,38 @@ def queue_of(
 
 
 def alike_to(context: RequestContext, request_id: str, address: str, most: int) -> list[Request]:
-    """Return the pending requests alike to one, with the filters and in the order of an inbox's address."""
+    """Return the pending requests alike to one, with the filters and in the order of an inbox's address.
+
+    Of one that is decided by now, they are what is left of its group.
+    """
     request = context.review.get(request_id)
-    key = key_of(request)
+    key = kin_of(request)
     if key is None:
         return [request]
     asked, _ = _filters_of(address)
     search = _searched(context, WAITING, asked | {"tool": request.call.tool, "state": "pending"})
     found = list(islice((one for one in search.every() if key_of(one) == key), most))
     return sorted(found, key=_KEYS[search.order]) if search.order else found
+
+
+def decided_with(context: RequestContext, request_id: str) -> list[Request]:
+    """Return a decided request, and calls like it that the same person decided within a minute of it.
+
+    They are among the newest 1,000 decided calls. A group has one address, so the way back to it leads here.
+    """
+    request = context.review.get(request_id)
+    decision, key = request.decision, kin_of(request)
+    if request.state is State.PENDING:
+        return []
+    if decision is None or key is None:
+        return [request]
+    newest = context.review.list(state=DECIDED[0], kind="call", limit=_MOST_AT_ONCE, newest=True).requests
+    others = (
+        one for one in reversed(newest)
+        if one.id != request.id and kin_of(one) == key and one.decision is not None
+        and one.decision.by.is_same(decision.by) and abs(one.decision.at - decision.at) <= _TOGETHER
+    )  # fmt: skip
+    return [request, *others]
 
 
 def _listing(
