@@ -84,6 +84,17 @@ def test_after_back_a_tick_is_at_the_call_that_it_was_at(surf: Surf) -> None:
     expect(page.locator("[data-decides]").first).to_contain_text("Approve 0 of 2")
 
 
+def test_without_scripts_back_ticks_what_the_page_ticks(surf: Surf) -> None:
+    ids = mails(*MAILS)
+    page = surf.tab(f"/bulk?alike={ids[0]}", java_script_enabled=False)
+    page.locator("[name=item]").nth(1).check()
+    page.get_by_role("button", name="Approve those that are ticked").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("1 of 1 approved")
+    page.go_back()
+    expect(page.locator("[name=item]")).to_have_count(3)
+    expect(page.locator("[name=item]:checked")).to_have_count(0)
+
+
 def test_back_to_a_decided_group_leads_to_the_inbox(surf: Surf) -> None:
     ids = [held(pay, amount) for amount in range(5)]
     page = surf.tab(f"/bulk?alike={ids[0]}")
