@@ -27,6 +27,7 @@ from sayso.server import create_app
 from sayso.server.language import asked_for, languages, translated
 from sayso.server.pages.forms import Widget, with_problems
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.support.acting import held
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
 from tests.support.pseudo import HEBREW, latin_in, left_in_latin
@@ -138,6 +139,12 @@ def test_amounts_are_written_as_in_the_readers_language(ada: Browser) -> None:
     table = ada.get(f"/bulk?alike={alike[0]}&verb=approve").text
     assert all(amount in table for amount in ("1.000,125", "3.000,125"))
     assert sayso.Review().get(request_id).effective.arguments["amount"] == "12500.5"
+
+
+def test_how_far_an_amount_is_from_the_median_has_the_separators_of_the_language(store: Store, ada: Browser) -> None:
+    last = [store.ask(sample_call(arguments={"amount": amount})).id for amount in (10, 10, 11, 12, 12_345)][-1]
+    for language, times in (("en", "1,122.3"), ("de", "1.122,3"), ("zh", "1,122.3")):
+        assert times in text_of(ada.get(f"/r/{last}", headers={"accept-language": language}).text), language
 
 
 def test_no_sentence_stands_in_the_catalogue_of_another_language() -> None:

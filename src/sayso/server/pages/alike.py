@@ -309,11 +309,12 @@ def _notes(column: Column) -> Sequence[str]:
         shown = as_amount(column.name, column.trees[texts.index(usual)])
         return _noted([text == usual for text in texts], _brief(shown))
     if numbers:
-        middle = median(map(abs, numbers))
+        middle, signs = median(map(abs, numbers)), str.maketrans(",.", "".join(separators()))
         return [
-            say("%(times)s times the median", times=f"{abs(one) / middle:,.1f}") if abs(one) > _FAR * middle > 0 else ""
+            say("%(times)s times the median", times=f"{abs(one) / middle:,.1f}".translate(signs))
+            if abs(one) > _FAR * middle > 0 else ""
             for one in numbers
-        ]
+        ]  # fmt: skip
     # Among equally frequent traits, the longest is the most specific, such as the innermost folder.
     shared = [(often, len(one), one) for one, often in Counter(chain(*traits)).items() if often < count]
     often, _, usual = max(shared, default=(0, 0, ""))
