@@ -58,6 +58,8 @@ def test_on_a_telephone_every_page_fits_and_can_be_read(surf: Surf, scheme: str)
         marked = page.locator(".noted").evaluate_all("found => found.map((one) => one.getBoundingClientRect().right)")
         assert max(marked, default=0) < PHONE["width"], address
         assert len(marked) == 2 * address.startswith("/bulk?alike"), address
+        texts = page.locator("td .long[open] .call").evaluate_all("found => found.map((one) => one.offsetWidth)")
+        assert min(texts, default=300) >= 300, (address, texts)
         assert page.evaluate(DIM) == [], address
         assert page.evaluate(SMALL) == [], address
         picture(page, f"telephone-{scheme}-{at:02}")
