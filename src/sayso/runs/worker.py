@@ -399,7 +399,7 @@ class Worker:
         listed, left, is_whole = set[_Key](), self._known.keys() - self._going.keys(), True
         try:
             for view in self._views:
-                room = (16 if self._has_company else 4) * self._concurrency + len(self._going) + len(self._aside)
+                room = 16 * self._concurrency + len(self._going) + len(self._aside)
                 found = [(view, run_id) for run_id in await verb(view.store, view.ready, room)]
                 is_whole = is_whole and len(found) < room  # else there may be more
                 listed.update(found)
