@@ -59,6 +59,8 @@ def log(event: str, request: Request, state: str | None = None) -> None:
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
     log("asked", request)
+    if not _is_recording():
+        return request
     with _recording() as instruments:
         if instruments is not None:
             instruments.tracer.start_span(f"sayso.ask {_name(request)}", attributes=_span_attributes(request)).end()
@@ -76,6 +78,8 @@ def denied(tool: str) -> None:
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
     log("decided", request)
+    if not _is_recording():
+        return request
     with _recording() as instruments:
         if instruments is not None:
             attributes = {**_metric_attributes(request), "sayso.decision.verb": verb, "sayso.channel": channel}
