@@ -108,3 +108,20 @@ def test_back_to_a_decided_group_leads_to_the_inbox(surf: Surf) -> None:
     expect(page.locator(".results a")).to_have_count(5)
     page.get_by_role("link", name="To the inbox").click()
     page.wait_for_url(f"{surf.base}/")
+
+
+def test_back_to_the_results_sends_no_form_again(surf: Surf) -> None:
+    ids, others = [held(pay, amount) for amount in range(4)], mails(*(LETTER.format(**one) for one in FILLED))
+    page, sent = surf.tab(f"/bulk?alike={ids[0]}"), list[str]()
+    page.on("request", lambda request: request.method == "POST" and sent.append(request.url))
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("4 of 4 approved")
+    for link, address in (
+        ("[data-queued]", f"**/bulk?alike={others[0]}"), ("a[href*=history]", "**/history?**"),
+        (".results a", f"**/r/{ids[0]}"),
+    ):  # fmt: skip
+        page.locator(f"main {link}").first.click()
+        page.wait_for_url(address)
+        page.go_back()
+        expect(page.get_by_role("heading", level=2, name="4 approved by ada")).to_be_visible()
+    assert len(sent) == 1

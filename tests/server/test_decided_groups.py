@@ -86,3 +86,16 @@ def test_back_within_the_time_for_undo_takes_all_back(store: Store) -> None:
     sayso.Review(store, by="bob").cancel(ids[3])
     section = section_of(ada.get("/bulk?" + "&".join(f"id={one}" for one in ids)).text)
     assert ("3 approved by ada · 1 cancelled by bob" in section, "Undo all" in section) == (True, False)
+
+
+def test_the_results_have_an_address_that_shows_the_same(store: Store, ada: Browser) -> None:
+    group, others = asked(store, *pays(4)), asked(store, *pays(2), risk="low")
+    (high,) = asked(store, *pays(1), risk="high")
+    page = ada.get("/bulk?" + "&".join(f"id={one}" for one in (high, *group, *others))).text
+    data = {"csrf": fields_of(page)["csrf"], "in": "q=pay", "verb": "approve", "item": list(items_of(page).values())}
+    done = ada.post("/bulk", data=data, headers={"origin": BASE}).text
+    address = re.findall('data-address="([^"]+)"', done)[0].replace("&amp;", "&")
+    assert address == f"/bulk?alike={group[0]}&id={others[0]}&id={others[1]}&id={high}&in=q%3Dpay"
+    page = ada.get(address).text
+    assert '<h2 id="decided">6 approved by ada</h2>' in section_of(page)
+    assert set(items_of(page)) == {high}, "it was not approved without a word about its risk"

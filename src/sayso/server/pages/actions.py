@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -30,7 +31,7 @@ from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages import request as page
-from sayso.server.pages.alike import FEWEST, fold, similar_to, table_of
+from sayso.server.pages.alike import FEWEST, fold, kin_of, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
@@ -344,15 +345,29 @@ def decide(context: RequestContext) -> Response:
         raise _wrong_number()
     note = context.field("note")
     works = [partial(_decide, context, verb, note, *one) for one in seen.items()]
-    found = zip(seen, context.settings.store.together(works), strict=True)
-    results = [_result(context, request_id, one) for request_id, one in found]
+    found = dict(zip(seen, context.settings.store.together(works), strict=True))
+    results = [_result(context, request_id, one) for request_id, one in found.items()]
     undone_by = [one["undo"] for one in results if one["undo"] is not None]
     return render(
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one["is_done"]),
         done=sum(one["is_done"] for one in results), undo=min(undone_by, default=None),
         unfinished=sum(one["is_pending"] for one in results),
         asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_go_on(context, seen),
+        address=_address(context, found),
     )  # fmt: skip
+
+
+def _address(context: RequestContext, found: Mapping[str, Request | BaseException]) -> str:
+    """Return the address of a page (`confirm`) that shows what became of these requests; alike ones need only one."""
+    decided = [one for one in found.values() if isinstance(one, Request)]
+    refused = (context.find(request_id) for request_id, one in found.items() if not isinstance(one, Request))
+    groups = dict[object, list[str]]()
+    for one in (*decided, *filter(None, refused)):
+        groups.setdefault(kin_of(one) or one.id, []).append(one.id)
+    named = list[tuple[str, str]]()
+    for ids in groups.values():
+        named += [("alike", ids[0])] if len(ids) >= FEWEST else [("id", one) for one in ids]
+    return f"{context.path('bulk')}?{urlencode([*named, ('in', context.form.get('in', ''))])}"
 
 
 def _decide(context: RequestContext, verb: str, note: str | None, request_id: str, seen: str, store: Store) -> Request:

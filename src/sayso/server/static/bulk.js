@@ -2,6 +2,9 @@
 "use strict";
 
 sayso.page((signal) => {
+  // Back and a reload would send a form again, so the page of its results takes the address of one that shows the same.
+  const results = document.querySelector("[data-address]");
+  if (results) history.replaceState(null, "", results.dataset.address);
   const form = document.querySelector("[data-ticks]"), LISTED = 5;
   if (!form) return;
   const [group, point] = [form.dataset.separators[1], form.dataset.separators[5]];
