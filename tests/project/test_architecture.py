@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -91,8 +92,14 @@ def test_an_import_that_breaks_a_contract_is_found(tmp_path: Path, file: str, li
     assert any(broken in row and "BROKEN" in row for row in result.stdout.splitlines()), result.stdout
 
 
-def modules_named_by(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+@cache
+def nodes_of(source: str) -> list[ast.AST]:
+    """Return all parts of a module's text, which several tests look through."""
+    return list(ast.walk(ast.parse(source)))
+
+
+def modules_named_by(source: str) -> Iterator[str]:
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -105,7 +112,7 @@ def test_only_commands_import_the_integrations() -> None:
     outside = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] not in callers]
     assert outside
     for path in outside:
-        names = set(modules_named_by(ast.parse(path.read_text(encoding="utf-8"))))
+        names = set(modules_named_by(path.read_text(encoding="utf-8")))
         assert not any(name.startswith("sayso.integrations") for name in names), path
 
 
@@ -128,9 +135,8 @@ def test_the_check_for_heavy_imports_sees_them() -> None:
 
 def unsafe_in(source: str, *, loads_by_name: bool = False) -> list[str]:
     """Return what in a module's text could run code that a store, a message or a file brings along."""
-    tree = ast.parse(source)
-    found = [name for name in modules_named_by(tree) if name.partition(".")[0] in UNSAFE_MODULES]
-    for node in ast.walk(tree):
+    found = [name for name in modules_named_by(source) if name.partition(".")[0] in UNSAFE_MODULES]
+    for node in nodes_of(source):
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
@@ -192,7 +198,7 @@ def test_no_file_and_no_function_is_too_long_to_read() -> None:
         if source.count("\n") > allowed:
             too_long.append(f"{name}: {source.count(chr(10))} lines, at most {allowed}")
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-        functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
+        functions = [node for node in nodes_of(source) if isinstance(node, kinds)]
         too_long += [
             f"{name}, {function.name}: {lines_of(function)} lines, at most {LONGEST_FUNCTION}"
             for function in functions

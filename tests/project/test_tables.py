@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+LEAN = ["-p", "no:cacheprovider", "-p", "no:schemathesis"]  # the second takes as long to load as the rest of pytest
 PROGRAM = """
 import pytest
 
@@ -22,7 +23,7 @@ def test_a_row(name, ran):
 
 
 def output_of(root: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-q", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", *LEAN, "-q", *words]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False).stdout
 
 

@@ -31,7 +31,7 @@ def run_pytest(project: Path, code: str, *options: str) -> tuple[int, str]:
     paths = [str(project.parent / "installed"), *filter(None, sys.path)]
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {paths!r}; import pytest; sys.exit(pytest.main())",
-         "-p", "no:cacheprovider", "-q", *options],
+         "-p", "no:cacheprovider", "-p", "no:schemathesis", "-q", *options],  # slow to load
         cwd=project, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
