@@ -25,6 +25,7 @@ import pytest
 
 from sayso.stores.base import Store
 from sayso.testing import StoreContract
+from tests.support import warm
 from tests.support.person import Person
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -38,14 +39,8 @@ def _store(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    code, out, err = warm.run(list(words), dict(os.environ))
+    return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
 def sayso(*words: str) -> str:
