@@ -71,7 +71,7 @@ def env(file_store: Store) -> dict[str, str]:
 
 
 def test_typed_line_is_the_answer(file_store: Store, env: dict[str, str], place: Path) -> None:
-    with Person("-c", ASKS, "Which size?", env=env, cwd=place) as person:
+    with Person("-c", ASKS, "Which size?", env=env, cwd=place, is_forked=True) as person:
         person.sees("\nWhich size?\n> ")
         person.types("small, please")
         assert person.ends() == (0, "heard 'small, please'\n")
@@ -81,7 +81,7 @@ def test_typed_line_is_the_answer(file_store: Store, env: dict[str, str], place:
 
 
 def test_program_goes_on_while_the_console_waits(env: dict[str, str], place: Path) -> None:
-    with Person("-c", TICKS, env=env, cwd=place, all_three=True) as person:
+    with Person("-c", TICKS, env=env, cwd=place, all_three=True, is_forked=True) as person:
         person.sees("Which size?\n> ")
         person.sees("still ticking")
         person.types("small")
@@ -91,7 +91,7 @@ def test_program_goes_on_while_the_console_waits(env: dict[str, str], place: Pat
 
 def test_what_was_typed_before_the_question_is_no_answer(env: dict[str, str], place: Path) -> None:
     late = f"import select, sys\nprint('ready', file=sys.stderr)\nselect.select([sys.stdin], [], [])\n{ASKS}"
-    with Person("-c", late, "Pay 4,000?", env=env, cwd=place) as person:
+    with Person("-c", late, "Pay 4,000?", env=env, cwd=place, is_forked=True) as person:
         person.sees("ready")
         person.types("yes")
         person.sees("Pay 4,000?\n> ")
@@ -108,7 +108,7 @@ def test_what_was_typed_before_the_question_is_no_answer(env: dict[str, str], pl
     ],
 )
 def test_question_cannot_disguise_itself(question: str, shown: str, env: dict[str, str], place: Path) -> None:
-    with Person("-c", ASKS, question, env=env, cwd=place) as person:
+    with Person("-c", ASKS, question, env=env, cwd=place, is_forked=True) as person:
         person.sees(shown)
         person.sees("\n> ")
         person.types("no")
@@ -120,7 +120,7 @@ def test_question_cannot_disguise_itself(question: str, shown: str, env: dict[st
 def test_ctrl_c_ends_the_program_at_once_and_the_question_still_waits(
     file_store: Store, env: dict[str, str], place: Path
 ) -> None:
-    with Person("-c", ASKS, "Which size?", env=env, cwd=place) as person:
+    with Person("-c", ASKS, "Which size?", env=env, cwd=place, is_forked=True) as person:
         person.sees("> ")
         person.presses(b"\x03")
         person.sees("still waits")
@@ -130,14 +130,14 @@ def test_ctrl_c_ends_the_program_at_once_and_the_question_still_waits(
     assert "KeyboardInterrupt" in person.screen
     (waits,) = file_store.list(Filter(states=frozenset({State.PENDING}))).requests
     sayso.Review().answer(waits.id, "small", by="ada")
-    with Person("-c", ASKS, "Which size?", env=env, cwd=place) as person:
+    with Person("-c", ASKS, "Which size?", env=env, cwd=place, is_forked=True) as person:
         assert person.ends() == (0, "heard 'small'\n")
 
 
 def test_console_is_free_again_when_the_question_is_answered_elsewhere(
     file_store: Store, env: dict[str, str], place: Path
 ) -> None:
-    with Person("-c", ASKS, "First?", "Second?", env=env, cwd=place) as person:
+    with Person("-c", ASKS, "First?", "Second?", env=env, cwd=place, is_forked=True) as person:
         person.sees("First?\n> ")
         (waits,) = file_store.list(Filter(states=frozenset({State.PENDING}))).requests
         sayso.Review(channel="cli").answer(waits.id, "elsewhere", by="grace")
@@ -149,7 +149,7 @@ def test_console_is_free_again_when_the_question_is_answered_elsewhere(
 
 
 def test_questions_that_come_at_once_are_asked_one_after_the_other(env: dict[str, str], place: Path) -> None:
-    with Person("-c", AT_ONCE, env=env, cwd=place) as person:
+    with Person("-c", AT_ONCE, env=env, cwd=place, is_forked=True) as person:
         first = person.sees("?\n> ")
         word = first.split("?")[0].split()[-1]
         person.types(word)

@@ -47,7 +47,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def person(*words: str, cwd: Path) -> Person:
-    return Person("-m", "sayso", *words, env={**os.environ, "NO_COLOR": "1"}, cwd=cwd)
+    return Person("-m", "sayso", *words, env={**os.environ, "NO_COLOR": "1"}, cwd=cwd, is_forked=True)
 
 
 def states(*requests: Request) -> list[str]:

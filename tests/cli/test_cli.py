@@ -399,7 +399,9 @@ def test_on_a_terminal_a_bad_edit_is_opened_again(tmp_path: Path) -> None:
     request = ask_refund()
     program = "text = text.replace('900', '44') if '900' in text else text.replace('320.0', '900')"
     edit = {**os.environ, "EDITOR": editor(tmp_path, program)}
-    with Person("-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True) as person:
+    with Person(
+        "-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True, is_forked=True
+    ) as person:
         assert "the maximum of 500" in person.sees("edit again? [Y/n]: ")
         assert get(request.id).state is State.PENDING
         person.types("y")
@@ -410,7 +412,9 @@ def test_on_a_terminal_a_bad_edit_is_opened_again(tmp_path: Path) -> None:
 def test_an_edit_that_is_given_up_decides_nothing(tmp_path: Path) -> None:
     request = ask_refund()
     edit = {**os.environ, "EDITOR": editor(tmp_path, "text = '['")}
-    with Person("-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True) as person:
+    with Person(
+        "-m", "sayso", "approve", request.id, "--edit", env=edit, cwd=tmp_path, all_three=True, is_forked=True
+    ) as person:
         person.sees("edit again? [Y/n]: ")
         person.types("n")
         assert person.ends()[0] == 1
@@ -551,11 +555,15 @@ def test_colour_is_for_terminals_that_want_it_and_for_our_own_words() -> None:
     package.Review().approve(request.id, by="bob")
     start(request, Outcome("unknown"))
     assert "\x1b" not in sayso("ls").out + sayso("show", request.id).out
-    with Person("-m", "sayso", "ls", env={**os.environ, "TERM": "xterm"}, cwd=Path.cwd(), all_three=True) as person:
+    with Person(
+        "-m", "sayso", "ls", env={**os.environ, "TERM": "xterm"}, cwd=Path.cwd(), all_three=True, is_forked=True
+    ) as person:
         person.ends()
         assert "\x1b[31m\x1b[1mUNKNOWN" in person.screen
     for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-        with Person("-m", "sayso", "ls", env={**os.environ, **plain}, cwd=Path.cwd(), all_three=True) as person:
+        with Person(
+            "-m", "sayso", "ls", env={**os.environ, **plain}, cwd=Path.cwd(), all_three=True, is_forked=True
+        ) as person:
             person.ends()
             assert "UNKNOWN" in person.screen
             assert "\x1b" not in person.screen

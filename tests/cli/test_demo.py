@@ -29,6 +29,7 @@ from sayso.reviews import Review
 from sayso.runs import agent
 from sayso.stores.sqlite import SqliteStore
 from tests.runs.provider_server import Answer, Provider, serving
+from tests.support import warm
 from tests.support.browsing import fields_of
 from tests.support.person import Person
 
@@ -41,14 +42,9 @@ AS_ASKED = ["asked", "approved", "started", "done"]
 
 
 def demo(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sayso", "demo", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    words = ("-m", "sayso", "demo", *words)
+    code, out, err = warm.run(list(words), dict(os.environ))
+    return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
 def sits_before(place: Path, *words: str) -> Person:

@@ -62,7 +62,7 @@ def store(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 def at_terminal(text: str, **kept: object) -> Person:
     Path("program.py").write_text(text, encoding="utf-8")
-    return Person("program.py", env={**os.environ}, cwd=Path.cwd(), **kept)  # type: ignore[arg-type]
+    return Person("program.py", env={**os.environ}, cwd=Path.cwd(), is_forked=True, **kept)  # type: ignore[arg-type]
 
 
 def program(call: str = 'refund("A-4721")', options: str = "", run: str = "") -> Person:
@@ -525,7 +525,7 @@ def test_next_decides_one_after_another() -> None:
     )
     subprocess.run([sys.executable, "asking.py"], check=True)
     menu = "s skip   q quit   (then enter)\n> "
-    with Person("-m", "sayso", "next", "--as", "bob", env={**os.environ}, cwd=Path.cwd()) as person:
+    with Person("-m", "sayso", "next", "--as", "bob", env={**os.environ}, cwd=Path.cwd(), is_forked=True) as person:
         assert 'order_id  "A-0"' in person.sees(menu)
         person.types("a")
         assert 'order_id  "A-1"' in person.sees(menu)
@@ -538,7 +538,7 @@ def test_next_decides_one_after_another() -> None:
         person.types("q")
         code, out = person.ends()
     assert (code, len(re.findall(rf"by bob \(cli, {AGO}\)", out))) == (0, 2)
-    with Person("-m", "sayso", "next", env={**os.environ}, cwd=Path.cwd()) as person:
+    with Person("-m", "sayso", "next", env={**os.environ}, cwd=Path.cwd(), is_forked=True) as person:
         person.sees(menu)
         person.presses(b"\x03")
         assert person.ends()[0] == 130

@@ -128,7 +128,7 @@ def test_refund_is_not_paid_after_a_no() -> None:
 
 @pytest.mark.slow
 def test_refund_asks_on_the_terminal(place: Path) -> None:
-    with Person(str(EXAMPLES / "refund.py"), env=dict(os.environ), cwd=place) as person:
+    with Person(str(EXAMPLES / "refund.py"), env=dict(os.environ), cwd=place, is_forked=True) as person:
         person.sees("refund")
         person.sees("d detach   (then enter)\n> ")
         person.types("a")
@@ -427,7 +427,7 @@ def test_pizza_is_ordered_at_the_console_by_answering_questions() -> None:
 
 @pytest.mark.slow
 def test_pizza_is_ordered_by_a_person_at_the_console_and_one_elsewhere(place: Path) -> None:
-    with Person(str(EXAMPLES / "pizza_console.py"), env=dict(os.environ), cwd=place) as person:
+    with Person(str(EXAMPLES / "pizza_console.py"), env=dict(os.environ), cwd=place, is_forked=True) as person:
         person.sees("What is your order? (Type 'quit' to exit)\n> ")
         person.types("ham")
         person.sees("Which size: small, medium, large?\n> ")

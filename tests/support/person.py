@@ -1,7 +1,8 @@
 """A simulated person at a pseudo-terminal, who reads a program's output and types.
 
 `Person(...)` starts a real process whose stdin and stderr are the terminal. Its stdout is a pipe, as in
-`program | tee log`, unless `all_three` is set. Nothing sleeps: `sees` waits for output with a deadline.
+`program | tee log`, unless `all_three` is set. With `is_forked` it starts in a tenth of the time (see `warm`), and gets
+no signals but those of the terminal's keys. Nothing sleeps: `sees` waits for output with a deadline.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from tests.support import warm
+
 PATIENCE = 30.0
 
 
@@ -26,8 +29,9 @@ class Person:
     """A person at a program's terminal."""
 
     def __init__(
-        self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100
-    ) -> None:
+        self, *command: str, env: dict[str, str], cwd: Path, all_three: bool = False, columns: int = 100,
+        is_forked: bool = False,
+    ) -> None:  # fmt: skip
         self._master, slave = pty.openpty()
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
@@ -35,14 +39,15 @@ class Person:
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
+        before = ["-I", "-S", str(warm.CLIENT), warm.address()] if is_forked else []
         self.process = subprocess.Popen(
-            [sys.executable, *command],
+            [sys.executable, *before, *command],
             stdin=slave,
             stderr=slave,
             stdout=slave if all_three else subprocess.PIPE,
             env=env,
             cwd=cwd,
-            preexec_fn=own_the_terminal,  # noqa: PLW1509  a controlling terminal is needed for Ctrl-C, and no thread runs here
+            preexec_fn=None if is_forked else own_the_terminal,  # noqa: PLW1509  a controlling terminal is needed for Ctrl-C, and no thread runs here
         )
         os.close(slave)
         self.screen = ""

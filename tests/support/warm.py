@@ -2,13 +2,14 @@
 
 `run(["-m", "sayso", "ls"], …)` returns what `subprocess.run([sys.executable, "-m", "sayso", "ls"], …)` returns, in a
 tenth of the time. It runs commands of `sayso`, `-c TEXT`, and program files. Each process has its own environment,
-folder, streams and `__main__`, and ends only after its threads and exit functions. Shells use `warm_client.py`. It is
-not suitable for tests about interpreter start-up or signals.
+folder, streams and `__main__`, and ends only after its threads and exit functions; if its stdin is a terminal, it gets
+the keys of that. Shells use `warm_client.py`. It is not suitable for tests about interpreter start-up or signals.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import marshal
 import os
 import select
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import warnings
@@ -31,7 +33,7 @@ from typing import Any, NoReturn
 __all__ = ["CLIENT", "address", "run"]
 
 CLIENT = Path(__file__).with_name("warm_client.py")
-PATIENCE = 60
+PATIENCE = 180
 LARGEST = 1 << 20
 LOADED = ("pydantic", "sayso.runs.agent", "sayso.testing", "sayso.gates.gate", "sayso.confirmation", "sayso.audit")
 STORES = ("sayso.stores.sqlite", "sayso.stores.jsonl", "sayso.stores.memory")
@@ -130,6 +132,9 @@ def _answer(connection: socket.socket) -> NoReturn:
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
         os.close(fd)
+    if os.isatty(0):
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C there is for the program, and not for who waits for it
     _open_streams()
     os.chdir(folder)
     os.environ.clear()
@@ -141,6 +146,9 @@ def _answer(connection: socket.socket) -> NoReturn:
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
     os._exit(code)
 
 
@@ -157,7 +165,7 @@ def _open_streams() -> None:
 
 
 def _ended(words: list[str], folder: str) -> int:
-    """Run a program as an interpreter would, and return its exit code."""
+    """Run a program as an interpreter would, and return its exit code, or a negative signal to end by."""
     try:
         _run(words, folder)
     except SystemExit as end:
@@ -170,7 +178,7 @@ def _ended(words: list[str], folder: str) -> int:
         while traceback is not None and traceback.tb_frame.f_code.co_filename == __file__:
             traceback = traceback.tb_next
         sys.excepthook(type(error), error, traceback)
-        return 1
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
 
