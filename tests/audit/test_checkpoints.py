@@ -449,7 +449,7 @@ def test_a_file_that_is_no_anchor_or_too_long_is_refused_before_it_is_read(tmp_p
         "INSERT OR REPLACE INTO journal SELECT * FROM journal",
         (
             "INSERT OR REPLACE INTO journal (rowid, run_id, seq, at, request_id, event, by, channel, detail, link)"
-            " SELECT rowid, 'another', seq, at, request_id, event, by, channel, detail, link FROM journal WHERE rowid = 1"
+            " SELECT 1, 'another', seq, at, request_id, event, by, channel, detail, link FROM journal WHERE rowid = 1"
         ),
         "UPDATE journal SET detail = '{}' WHERE run_id = 'sayso:checkpoints'",
         "DELETE FROM journal WHERE run_id = 'sayso:checkpoints'",
