@@ -467,7 +467,7 @@ def test_a_bound_over_the_calls_own_number_is_refused_before_it_is_sent(surf: Su
     page.get_by_text("Approve, and the next ones like it").first.click()
     bound = page.get_by_label("at most")
     bound.fill("6")
-    assert bound.evaluate("field => field.validationMessage") == "no more than 5, its value here"
+    expect(bound).to_have_js_property("validationMessage", "no more than 5, its value here")
     page.get_by_text("Approve, and the next ones like it").first.click()  # folds it
     expect(bound).to_be_hidden()
     page.locator("[data-approve]").click()
