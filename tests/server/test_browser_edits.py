@@ -283,6 +283,20 @@ def test_a_comment_that_is_not_sent_is_kept(surf: Surf) -> None:
     expect(comment).to_have_value("who is\nthis alice?")
 
 
+def test_a_note_that_was_refused_is_kept_while_a_comment_is_sent(surf: Surf) -> None:
+    surf.expected = "422"
+    page = surf.page(held(pay, 5))
+    page.locator("#f0").fill("7")
+    page.locator("#note").fill("less")
+    pressed(page, "Send back")
+    page.get_by_label("Add my changes to the note, as text").check()
+    page.locator("#comment").fill("I send it back")
+    page.get_by_role("button", name="Comment", exact=True).click()
+    expect(page.locator("#newest-comment")).to_contain_text("I send it back")
+    expect(page.locator("#note")).to_have_value("less")
+    expect(page.locator("#f0")).to_have_value("7")
+
+
 def test_a_comment_is_kept_until_it_is_on_the_page(surf: Surf) -> None:
     request_id = held(pay, 5)
     page = surf.page(request_id)
