@@ -5,6 +5,7 @@ Ten processes race for one approval, too. The processes are real, and are killed
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from sayso import audit
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter
 from sayso.testing import sample_call
+from tests.support import warm
 from tests.support.postgres import server
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
@@ -44,8 +46,9 @@ def url() -> Iterator[str]:
 
 
 def run(url: str, effects: Path, point: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, doomed_postgres.__file__, url, str(effects), point]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    words = [doomed_postgres.__file__, url, str(effects), point]
+    code, out, err = warm.run(words, {**os.environ})
+    return subprocess.CompletedProcess(words, code, out.decode(), err.decode())
 
 
 @pytest.mark.slow
