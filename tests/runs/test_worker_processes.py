@@ -26,7 +26,7 @@ from sayso.model import duration
 from sayso.model.run import RunState
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
-from tests.support import shop
+from tests.support import shop, warm
 from tests.support.postgres import server
 
 pytestmark = [pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX signals"), pytest.mark.slow]
@@ -71,7 +71,8 @@ def start() -> Iterator[Start]:
 
 def wait(store: Store, how_many: int) -> None:
     """Have so many runs wait, and approve them all."""
-    subprocess.run([sys.executable, "shop.py", str(how_many)], check=True, timeout=60)
+    code, _, err = warm.run(["shop.py", str(how_many)], {**os.environ})
+    assert code == 0, err.decode()
     review = sayso.Review(store, reviewer="ada")
     waiting = review.list(limit=1000).requests
     assert len(waiting) == how_many
@@ -181,10 +182,9 @@ def test_a_signal_ends_it_in_the_middle_of_a_handler(
     assert ended(worker, number)[0] == 0
     assert len(effects()) == 1
 
-    again = subprocess.run([sys.executable, "-m", "sayso", "worker", "shop:clerk", "--once"], capture_output=True,
-                           text=True, timeout=60, check=False)  # fmt: skip
+    _, again, _ = warm.run(["-m", "sayso", "worker", "shop:clerk", "--once"], {**os.environ})
     assert max(effects().values()) == 1
-    assert (again.stdout.count("unknown outcome"), again.stdout.count(" done")) == (1, 1)
+    assert (again.count(b"unknown outcome"), again.count(b" done")) == (1, 1)
 
 
 def test_a_handler_that_ends_in_time_is_finished(store: Store, start: Start) -> None:
@@ -246,14 +246,13 @@ def test_a_reader_that_does_not_read_keeps_nobody_from_ending_it(store: Store, s
         ("lost:clerk", 1, "importing it raised ModuleNotFoundError"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_a_line(store: Store, start: Start, target: str, code: int, said: str) -> None:
+def test_what_cannot_be_loaded_is_said_in_a_line(store: Store, target: str, code: int, said: str) -> None:
     Path("broken.py").write_text("clerk = 1\nclerk / 0\n")
     Path("lost.py").write_text("import package_that_is_not_here\n")
-    worker = start(target)
-    out, err = worker.communicate(timeout=60)
-    assert (worker.returncode, out) == (code, "")
-    assert said in err
-    assert "Traceback" not in err
+    ended_with, out, err = warm.run(["-m", "sayso", "worker", target], {**os.environ})
+    assert (ended_with, out) == (code, b"")
+    assert said in err.decode()
+    assert b"Traceback" not in err
 
 
 def test_a_store_in_memory_is_refused(store: Store, start: Start) -> None:
