@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -538,9 +539,15 @@ def test_other_envelopes_are_acknowledged_and_do_nothing(slack: FakeSlack, liste
     assert slack.views == {}
 
 
+@pytest.fixture
+def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the client look for a lost connection each second, not every five."""
+    monkeypatch.setattr("sayso.channels.slack.SocketModeClient", partial(SocketModeClient, ping_interval=1))
+
+
 @pytest.mark.parametrize("way", ["drop", "cut"])
 def test_it_connects_anew_when_the_connection_ends(
-    slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, way: str
+    watchful: None, slack: FakeSlack, ops: SlackChannel, memory: Store, listening: None, way: str
 ) -> None:
     getattr(slack, way)()
     slack.connected(2)
