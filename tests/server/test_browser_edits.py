@@ -214,6 +214,39 @@ def test_a_moment_that_has_no_value_yet_is_chosen_with_its_offset(surf: Surf) ->
     assert row == {"room": "b", "at": {"$datetime": "2026-12-01T09:05:00+01:00"}, "until": {"$time": "10:15:00"}}
 
 
+def test_a_date_that_lacks_its_time_is_not_left_out_of_an_approval(surf: Surf) -> None:
+    request_id = held(taking({"at": dt.datetime | None}, []), None)
+    page = surf.page(request_id, timezone_id="Europe/Berlin")
+    picker = page.get_by_label("at: choose a date and time")
+    picker.focus()
+    page.keyboard.type("12012026")
+    approve = page.locator("[data-approve]:enabled")
+    approve.click()
+    assert picker.evaluate("each => each.validity.badInput && document.activeElement === each")
+    assert stands(request_id).state == "pending"
+    picker.fill("2026-12-01T09:30")
+    expect(page.locator("#f0")).to_have_value("2026-12-01T09:30:00+01:00")
+    pressed(page, "Approve with 1 change")
+    state_is(page, "approved")
+    assert arguments(request_id) == {"at": {"$datetime": "2026-12-01T09:30:00+01:00"}}
+
+
+def test_a_picker_shows_what_is_written_beside_it(surf: Surf) -> None:
+    end = dt.datetime(2027, 1, 4, 8, tzinfo=dt.UTC)
+    page = surf.page(held(taking({"end": dt.datetime}, []), end), timezone_id="Europe/Berlin")
+    moment, picker = page.locator("#f0"), page.get_by_label("end: choose a date and time")
+    expect(picker).to_have_value("2027-01-04T08:00")
+    moment.fill("2027-01-05T09:30:00+01:00")
+    expect(picker).to_have_value("2027-01-05T09:30")
+    page.reload()  # which restores the draft
+    expect(picker).to_have_value("2027-01-05T09:30")
+    moment.fill("tomorrow")
+    expect(picker).to_have_value("")
+    picker.fill("2027-01-06T10:00")
+    picker.fill("")
+    expect(moment).to_have_value("")
+
+
 @pytest.mark.parametrize("has_scripts", [True, False])
 def test_a_question_for_a_moment_is_answered_by_a_picker_or_as_text(surf: Surf, has_scripts: bool) -> None:
     request_id = asked("When?", type=dt.datetime)

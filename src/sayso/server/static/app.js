@@ -145,7 +145,7 @@ sayso.page((signal) => {
 
   // -- changes in the form ---------------------------------------------------------------------------------
   const form = one("form[data-decide]");
-  const fieldsOf = (root) => all("input:not([type=hidden], [type=radio], [type=checkbox], [form]), select, textarea", root)
+  const fieldsOf = (root) => all("input[name]:not([type=hidden], [type=radio], [type=checkbox]), select, textarea", root)
     .filter((field) => !field.closest(".told"));
   const fields = form ? fieldsOf(form) : [];
   const label = (field) => {

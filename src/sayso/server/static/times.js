@@ -85,31 +85,38 @@
     }, { signal });
   };
 
-  // A moment in a form is typed as text, which shows its offset. A picker beside it writes it: the offset that stands there
-  // stays, and without one it is that of the reader's zone.
-  const WRITTEN = /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d|)$/;
+  // A moment in a form is typed as text, which shows its offset. A picker beside it writes it, and shows what is written: the
+  // offset that stands there stays, and without one it is that of the reader's zone. It has no name, so it is not sent, but a
+  // form with a date that lacks its time is not sent either.
+  const WRITTEN = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d|)$/;
   const offset = (at) => {
     const ahead = -at.getTimezoneOffset(), two = (count) => String(Math.floor(Math.abs(count))).padStart(2, "0");
     return `${ahead < 0 ? "-" : "+"}${two(ahead / 60)}:${two(ahead % 60)}`;
   };
-  const addPicker = (box) => {
+  const addPicker = (box, signal) => {
     if (box.value.endsWith("]")) return;  // a named zone, to which the offset in front of it belongs
     const name = box.labels[0]?.textContent.trim() || "", ariaLabel = say("%(name)s: choose a date and time", { name });
-    const picker = Object.assign(document.createElement("input"), { type: "datetime-local", ariaLabel });
-    picker.setAttribute("form", "");  // it is no field of the form
+    const picker = Object.assign(document.createElement("input"), { type: "datetime-local", max: "9999-12-31T23:59", ariaLabel });
+    const read = () => WRITTEN.exec(box.value.trim()) || [];
+    const follow = ({ target } = {}) => {
+      const [, day, time] = read(), value = day ? `${day}T${time}` : "";
+      if (target !== picker && picker.value !== value && (target === box || !picker.validity.badInput)) picker.value = value;
+    };
     picker.addEventListener("input", () => {
-      const at = new Date(picker.value);
-      if (isNaN(at)) return;  // a part of it is missing
-      box.value = `${picker.value}:00${WRITTEN.exec(box.value.trim())?.[1] ?? offset(at)}`;
+      if (picker.validity.badInput) return;  // a part of it is missing
+      box.value = picker.value && `${picker.value}:00${read()[3] ?? offset(new Date(picker.value))}`;
       box.dispatchEvent(new Event("input", { bubbles: true }));
     });
     const pair = Object.assign(document.createElement("span"), { className: "moment" });
     box.replaceWith(pair);
     pair.append(box, picker);
+    document.addEventListener("input", follow, { signal });
+    addEventListener("pageshow", follow, { signal });
+    sayso.afterPaint(follow);  // after a draft is restored
   };
 
   sayso.page((signal) => {
-    all("[data-moment]").forEach(addPicker);
+    all("[data-moment]").forEach((box) => addPicker(box, signal));
     if (one("time[data-countdown]")) {
       tick();
       const ticking = setInterval(tick, 1000);
