@@ -61,6 +61,20 @@ def test_the_address_of_a_group_whose_first_call_is_decided_shows_the_others(
     assert '<h2 id="decided">2 approved by ada · 1 approved by bob</h2>' in section_of(page)
 
 
+def test_what_is_left_of_a_group_is_not_ticked(store: Store, ada: Browser) -> None:
+    ids = asked(store, *[{**one, "amount": 4900} if at == 3 else one for at, one in enumerate(pays(5))])
+    address = f"/bulk?alike={ids[0]}"
+    page = ada.get(address).text
+    assert ticks(page) == 4
+    decided(ada, page, "approve", [items_of(page)[one] for one in (*ids[:3], ids[4])])
+    page = ada.get(address).text
+    assert (set(items_of(page)), ticks(page)) == ({ids[3]}, 0)
+    assert "What is left of a group is not ticked" in text_of(page)
+    assert ticks(ada.get(f"{address}&verb=reject").text) == 1
+    chosen = ada.get(f"/bulk?id={ids[3]}").text  # by itself
+    assert (ticks(chosen), "What is left" in text_of(chosen)) == (1, False)
+
+
 def test_what_ended_without_a_person_says_so(store: Store, ada: Browser, clock: Clock) -> None:
     ids = asked(store, *pays(3))
     clock.tick(days=2)

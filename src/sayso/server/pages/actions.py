@@ -235,7 +235,7 @@ def confirm(context: RequestContext) -> Response:
     What is decided by now, as after the browser's Back, is listed with who decided it.
     """
     verbs = [_verb(context.query("verb"))] if context.query("verb") else ["approve", "reject"]
-    asked = _asked(context)
+    asked, named = _asked(context), set(context.http.query_params.getlist("id"))
     requests = [one for one in asked if one.state is State.PENDING]
     now, items, parts = clock.now(), dict[str, dict[str, Any]](), list[dict[str, Any]]()
     for group in fold(requests[:_MOST]):  # alike calls with their table, or one request in full
@@ -249,6 +249,8 @@ def confirm(context: RequestContext) -> Response:
         parts.append({
             "calls": calls, "row": calls[group[0].id]["row"], "table": table,
             "is_high": is_table and is_high(group[0].risk),  # so many of high risk that none is ticked for approval
+            # Too few for a table by now: nobody chose them one by one, and outliers may be among them.
+            "is_left": not (is_table or is_left_out or named.issuperset(calls)),
             "place": 2 if is_left_out else 0 if has_odd else 1,  # first what is to be read, last what is left out
         })  # fmt: skip
         items |= calls
