@@ -283,6 +283,14 @@ def test_a_decimal_comma_is_taken_where_the_pages_language_writes_one(surf: Surf
     assert arguments(request_id) == {"amount": 950.5, "rate": 2.25}
 
 
+def test_an_amount_that_is_refused_is_shown_as_it_was_typed(surf: Surf) -> None:
+    page = surf.page(held(taking({"amount": float}, []), 12500.5), locale="de-DE")
+    for typed in ("1.250", "1,250", "1 250,50"):
+        page.locator("#f0").fill(typed)
+        for changes in (page.locator("[data-live-diff] li"), page.locator("#call [data-edited]")):
+            assert changes.inner_text().endswith(f"12.500,50 → {typed}")
+
+
 def test_of_an_amount_and_its_currency_the_card_says_which_changes(surf: Surf) -> None:
     page = surf.page(held(taking({"amount": float, "currency": str}, []), 12500.5, "EUR"))
     card = page.locator("#call dd")
@@ -454,7 +462,7 @@ def test_what_the_form_can_tell_is_wrong_is_said_before_the_question_about_a_hig
     for place, wrong, why in (
         ("#f0", "five", "write a whole number, such as 12"), ("#f0", "5.5", "write a whole number, such as 12"),
         ("#f0", "", "write a whole number, such as 12"), ("#f0", "100", "at most 99"), ("#f0", "-1", "at least 1"),
-        ("#f1", "1,250", "write a number, such as 12.5"), ("#f2", "abcd", "length at most 3"),
+        ("#f1", "1,250", "such as 4900.50"), ("#f2", "abcd", "length at most 3"),
         ("#f3", "{", "this is not valid JSON"),
     ):  # fmt: skip
         field = page.locator(place)
@@ -482,9 +490,10 @@ def test_on_a_german_page_a_number_with_two_meanings_is_said_before_the_question
 
     page = surf.page(held(pay_out, 5.5), locale="de-DE")
     expect(page.locator("[data-approve]")).to_be_enabled()
-    page.locator("#f0").fill("1.250")
-    page.locator("[data-approve]").click()
-    assert "1250 oder 1.2500" in page.locator("#f0").evaluate("(field) => field.validationMessage")
+    for typed, why in (("1.250", "1250 oder 1.2500"), ("1,250", "ohne andere Zeichen schreiben, etwa 4900.50")):
+        page.locator("#f0").fill(typed)
+        page.locator("[data-approve]").click()
+        assert why in page.locator("#f0").evaluate("(field) => field.validationMessage")
     expect(page.locator("#sure")).to_be_hidden()
     page.locator("#f0").fill("1250,5")
     page.locator("[data-approve]").click()

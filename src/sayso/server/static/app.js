@@ -158,8 +158,11 @@ sayso.page((signal) => {
   // A number as JSON writes it; of `1250,5` too, where the page's language writes it so and it can mean no other number.
   const ungrouped = (text) => say("1,234.5")[5] === "," && /^-?(\d+|[1-9]\d{0,2}(\.\d{3})+),\d+$/.test(text) && !/^-?[1-9]\d{0,2},\d{3}$/.test(text)
     ? text.replaceAll(".", "").replace(",", ".") : text;
+  // 1.250 where the page's language writes 2.300,50.
+  const isTwofold = (text) => say("1,234.5")[5] === "," && /^[-+]?[1-9]\d{0,2}\.\d{3}$/.test(text);
+  const amount = (typed, number) => /^-?\d+(\.\d+)?$/.test(number) && !isTwofold(typed) ? money(number) : typed;  // what is refused stays as typed
   const shown = ({ tagName, selectedOptions, dataset, value }) => tagName === "SELECT" ? selectedOptions[0].text
-    : "amount" in dataset ? money(ungrouped(value.trim())) : "number" in dataset ? ungrouped(value.trim()) : value;
+    : "amount" in dataset ? amount(value.trim(), ungrouped(value.trim())) : "number" in dataset ? ungrouped(value.trim()) : value;
   // Compare with the values as rendered, not with those when this script runs: by then the person may have typed, and
   // the browser may have restored earlier input.
   const sent = form ? form.cloneNode(true) : null;
@@ -220,9 +223,11 @@ sayso.page((signal) => {
     if ([...field.value].length > Number(longest)) return say("length at most %(value)s", { value: longest });
     if (number === undefined && field.inputMode !== "decimal" || text.length > 15) return "";
     if (number === "whole" ? !Number.isInteger(value) : isNaN(value)) {
-      return number === "whole" ? say("write a whole number, such as 12") : say("write a number, such as 12.5");
+      if (number === "whole") return say("write a whole number, such as 12");
+      return /^[-+]?[\d.,' ]*,[\d.,' ]*$/.test(text) ? say("write a number with a point before its decimals and no other sign, such as 4900.50")
+        : say("write a number, such as 12.5");
     }
-    if (say("1,234.5")[5] === "," && /^[-+]?[1-9]\d{0,2}\.\d{3}$/.test(text)) {
+    if (isTwofold(text)) {
       return say("%(text)s has two meanings here; write %(whole)s or %(part)s", { text, whole: text.replace(".", ""), part: `${text}0` });
     }
     return value < Number(min) ? say("at least %(value)s", { value: min }) : value > Number(max) ? say("at most %(value)s", { value: max }) : "";
