@@ -61,6 +61,22 @@ def test_the_address_of_a_group_whose_first_call_is_decided_shows_the_others(
     assert '<h2 id="decided">2 approved by ada · 1 approved by bob</h2>' in section_of(page)
 
 
+def test_the_address_of_a_group_whose_first_call_is_left_shows_what_the_reader_decided(
+    store: Store, ada: Browser, clock: Clock
+) -> None:
+    ids = asked(store, *pays(5))
+    address = f"/bulk?alike={ids[0]}"
+    page = ada.get(address).text
+    sayso.Review(store, by="bob").approve(ids[4])
+    decided(ada, page, "approve", [items_of(page)[one] for one in ids[1:3]])
+    page = ada.get(address).text
+    assert set(items_of(page)) == {ids[0], ids[3]}
+    assert '<h2 id="decided">2 approved by ada</h2>' in section_of(page)
+    assert not section_of(ada.get(f"{address}&id={asked(store, *pays(1), risk='low')[0]}").text)
+    clock.tick(minutes=2)
+    assert not section_of(ada.get(address).text)
+
+
 def test_what_is_left_of_a_group_is_not_ticked(store: Store, ada: Browser) -> None:
     ids = asked(store, *[{**one, "amount": 4900} if at == 3 else one for at, one in enumerate(pays(5))])
     address = f"/bulk?alike={ids[0]}"

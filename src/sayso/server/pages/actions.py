@@ -328,10 +328,12 @@ def _asked(context: RequestContext) -> list[Request]:
     if len(ids) > _MOST:
         raise _wrong_number()
     found = {one.id: one for one in map(context.review.get, ids)}
-    for request_id in dict.fromkeys(given.getlist("alike")[:_MOST]):
+    alike = dict.fromkeys(given.getlist("alike")[:_MOST])
+    is_alone = len(alike) == 1 and not ids
+    for request_id in alike:
         if request_id not in found and len(found) <= _MOST:
             left = alike_to(context, request_id, address, _MOST + 1)
-            found |= {one.id: one for one in (*left, *decided_with(context, request_id))}
+            found |= {one.id: one for one in (*left, *decided_with(context, request_id, is_alone=is_alone))}
     if not found:
         raise _wrong_number()
     return list(found.values())
