@@ -143,6 +143,19 @@ def test_a_reviewer_makes_a_grant_narrower_on_the_page_and_counts(ada: Browser, 
     assert (grant.count, grant.until - grant.created_at, grant.run) == (2, timedelta(minutes=30), request.run_id)
 
 
+def test_an_upper_bound_is_taken_as_the_pages_language_writes_numbers(ada: Browser, store: Store) -> None:
+    request, at_most = store.ask(sample_call(None, {"amount": 1250.5, "to": "alice"})), "at_most:amount"
+    assert ada.decide(request.id, "grant", **{at_most: "1000,5"}).status_code == 422
+    ada.headers["accept-language"] = "de"
+    (pattern,) = re.findall(r'name="at_most:amount"[^>]* pattern="([^"]+)"', ada.get(f"/r/{request.id}").text)
+    assert [re.fullmatch(pattern, one) is not None for one in ("1250.5", "1.000,5", "1,000.5")] == [True, True, False]
+    refused = ada.decide(request.id, "grant", **{at_most: "1.250"})
+    assert (refused.status_code, "amount: 1.250 ist hier zweideutig" in text_of(refused.text)) == (422, True)
+    assert ada.decide(request.id, "grant", **{at_most: "1.000,5", "count": "5", "lasts": "1h"}).status_code == 200
+    (grant,) = store.grants()
+    assert grant.lines()[0] == "amount is at most 1000.5"
+
+
 def test_what_differs_from_call_to_call_is_offered_apart_and_stays_equal_until_somebody_ticks_it(
     ada: Browser, store: Store
 ) -> None:

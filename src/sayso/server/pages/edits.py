@@ -262,12 +262,12 @@ def _typed(widget: Widget, text: str) -> object:
             except ValueError as error:
                 raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
-            return _read_number(_clear_number(text.strip()))
+            return _read_number(clear_number(text.strip()))
         case _:
-            return _clear_number(text.strip()) if widget.limits.get("inputmode") == "decimal" else text
+            return clear_number(text.strip()) if widget.limits.get("inputmode") == "decimal" else text
 
 
-def _clear_number(text: str) -> str:
+def clear_number(text: str) -> str:
     """Return a number as JSON writes it: also of 2300,50 where a card writes 2.300,50.
 
     A number that means another one to other people is refused: 4,900 anywhere, and 1.250 where a card writes 2.300,50.

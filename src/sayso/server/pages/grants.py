@@ -29,7 +29,7 @@ from sayso.model.reviewer import TOKENS
 from sayso.model.text import escape, say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
-from sayso.server.pages.edits import NotDoneError, edit_of
+from sayso.server.pages.edits import NotDoneError, clear_number, edit_of
 from sayso.server.pages.rendering import parts_of, render, rows_of
 from sayso.stores.filter import Filter
 from sayso.view import card
@@ -137,6 +137,10 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
         typed = form.get(f"at_most:{escape(path)}", "").strip()
         if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
             continue
+        try:
+            typed = clear_number(typed)
+        except ValueError as error:
+            raise NotDoneError(f"{escape(path)}: {error}") from None
         if not _BOUND.fullmatch(typed):
             raise NotDoneError(
                 say("%(path)s: the upper bound must be a number of 0 or more. Nothing was decided.", path=escape(path))
