@@ -99,6 +99,7 @@ def test_the_question_about_a_high_risk_says_that_there_are_comments(surf: Surf)
     ready(page, request_id)
     page.keyboard.press("a")
     expect(page.locator("#sure")).to_contain_text("Reviewers wrote 1 comment on it")
+    expect(page.locator("#sure")).to_contain_text("bob: wait for the backup")
 
 
 def test_a_page_that_took_the_place_of_another_is_live_and_takes_each_key_once(surf: Surf) -> None:

@@ -66,8 +66,11 @@ sayso.page((signal) => {
       all(".find", copy).forEach((part) => part.remove());
       const warnings = all("[data-warnings] li").map((item) => Object.assign(marked("p", item.textContent), { className: "warn" }));
       const free = isGrant ? all("[name=without]:checked", form).map((box) => box.value).join(", ") : "";
-      const talk = all(".talk li").length;
-      if (talk) warnings.push(marked("p", sayN("Reviewers wrote %(num)s comment on it", "Reviewers wrote %(num)s comments on it", talk)));
+      const talk = all(".talk li"), [who, words] = talk.length ? ["strong", ".words"].map((part) => one(part, talk.at(-1)).textContent) : [];
+      if (talk.length) warnings.push(
+        marked("p", sayN("Reviewers wrote %(num)s comment on it", "Reviewers wrote %(num)s comments on it", talk.length)),
+        marked("p", `${who}: ${words.length > 300 ? `${words.slice(0, 300)}…` : words}`),
+      );
       if (free) warnings.push(marked("p", say("In the calls after this one, these may be anything: %(names)s", { names: free })));
       one("#sure-what").replaceChildren(...warnings, marked("p", one(".lead h1").textContent), copy);
     } else one("#sure-what").textContent = button.dataset.what || button.firstChild.textContent;
