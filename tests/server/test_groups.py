@@ -418,6 +418,10 @@ def test_the_page_of_one_call_says_what_stands_out_also_beside_what_is_decided(s
     for one in ids[:-1]:
         ada.decide(one, "approve")
     assert note in text_of(ada.get(f"/r/{ids[-1]}").text)
+    page = ada.get(f"/bulk?verb=approve&id={ids[-1]}").text
+    assert note.removeprefix("Warning: ") in text_of(page)
+    assert not re.search(r'name="item"[^>]* checked', page)
+    assert re.search(r'name="item"[^>]* checked', ada.get(f"/bulk?verb=reject&id={ids[-1]}").text)
     other = store.ask(sample_call(None, {"amount": 4900, "to": "kim5", "reason": "late"}, risk="high"))
     assert "stands out" not in text_of(ada.get(f"/r/{other.id}").text)  # nothing is like it
 
@@ -443,7 +447,7 @@ def test_a_group_of_high_risk_arrives_not_ticked_unless_it_is_to_be_rejected(sto
             page = ada.get(f"/bulk?alike={first}&verb={verb}").text
             assert ticks(page) == (3 if is_ticked or verb == "reject" else 0), (risk, verb)
             assert ("Alike calls of high risk are not ticked" in page) is (not is_ticked and verb != "reject")
-    one = asked(store, {"amount": 1}, risk="high")[0]
+    one = asked(store, *pays(1), risk="high")[0]
     assert ticks(ada.get(f"/bulk?id={one}&verb=approve").text) == 1
 
 

@@ -31,7 +31,7 @@ from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages import request as page
-from sayso.server.pages.alike import FEWEST, fold, kin_of, similar_to, table_of
+from sayso.server.pages.alike import FEWEST, fold, kin_of, outlier_notes, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
@@ -417,6 +417,7 @@ def _item(
     return {
         "row": row, "call": "\n".join(rows), "why_not": left_out, "comments": said,
         "warnings": card.effect_cautions(others, now),
+        "stands_out": outlier_notes(context.settings.store, request) if is_whole else (),  # a table has its own
         # This reviewer has approved it already, and others still have to.
         "is_approved": any(context.reviewer.identity.is_same(vote.by) for vote in request.votes),
         "risk": known(row.risk) if is_high(request.risk) else "",
