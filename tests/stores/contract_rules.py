@@ -273,6 +273,22 @@ class RuleContract(StoreContract):
         assert self.store.start(request.id, "t").state is State.RUNNING
         assert audit.verify(self.store).broken == ()
 
+    def test_undoing_an_approval_gives_back_the_claim_that_it_ended(self) -> None:
+        held_for = timedelta(seconds=5)
+        for count in (1, 2):
+            claimed = self.store.claim(self.ask(quorum=Quorum(count)).id, ADA, roles=(), channel="test")
+            assert self.decide("approve", claimed, held_for=held_for).claimed_by is None
+            self.clock.at += timedelta(seconds=1)
+            undone = self.store.undo(claimed.id, ADA, channel="test")
+            assert (undone.claimed_by, undone.claimed_at) == (ADA, self.clock())
+            assert self.elsewhere(self.store).get(claimed.id) == undone
+        voted = self.decide("approve", undone, held_for=held_for)
+        self.store.claim(voted.id, BOB, roles=(), channel="test")
+        assert self.store.undo(voted.id, ADA, channel="test").claimed_by == BOB
+        unclaimed = self.decide("approve", self.ask(), held_for=held_for)
+        assert self.store.undo(unclaimed.id, ADA, channel="test").claimed_by is None
+        assert audit.verify(self.store).broken == ()
+
     def test_nothing_is_undone_that_was_not_held_back_or_no_longer_is(self) -> None:
         at_once, late = self.approved(), self.decide("approve", self.ask(), held_for=timedelta(seconds=5))
         self.clock.at += timedelta(seconds=5)

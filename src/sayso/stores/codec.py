@@ -380,7 +380,7 @@ def _quorum(count: int, *roles: str) -> Quorum:
 
 def _decision(packed: list[Any]) -> Decision:
     verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *more = packed
-    if len(more) == 3:
+    if len(more) >= 3:
         more[2] = timedelta(microseconds=more[2])
     return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *more)
 
@@ -535,7 +535,7 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
 def _packed(decision: Decision) -> tuple[Any, ...]:
     by, more = decision.by, ()
     if decision.held_for is not None:
-        more = decision.again, decision.under, decision.held_for // MICROSECOND
+        more = decision.again, decision.under, decision.held_for // MICROSECOND, decision.claimed
     elif decision.under is not None:
         more = decision.again, decision.under
     elif decision.again:
