@@ -144,8 +144,6 @@ async def test_two_workers_claim_different_runs(store: Store, monkeypatch: pytes
         approve(output)
     told: list[list[Report]] = [[], []]
     workers = [Worker([tool], concurrency=1, on_report=reports.append) for reports in told]
-    for name, one in zip((b"ada", b"bob"), workers, strict=True):
-        one._id = name
     await bounded(asyncio.gather(*(one.run(once=True) for one in workers)))
 
     claimed = [{report.run_id for report in reports} for reports in told]
@@ -153,6 +151,26 @@ async def test_two_workers_claim_different_runs(store: Store, monkeypatch: pytes
     assert not claimed[0] & claimed[1]
     assert min(map(len, claimed)) > 2  # neither waits for the other; how they share is the scheduler's
     assert len(lost) < 12  # 24 where both always begin with the oldest
+
+
+@awaited
+async def test_beside_others_a_worker_takes_its_own_part_of_many_ready_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ready(_: object, limit: int) -> list[str]:
+        return [f"order-{n:03}" for n in range(limit)]
+
+    async def part(one: Worker) -> list[str]:
+        one._backlog.clear()
+        await one._look()
+        return [run_id for _, run_id in one._backlog]
+
+    monkeypatch.setattr(worker._StoreView, "ready", ready)
+    workers = [Worker([gated()], concurrency=1) for _ in range(2)]
+    assert await part(workers[0]) == await part(workers[1]) == ready(None, 16)
+    for one in workers:
+        one._has_company = True
+    parts = [await part(one) for one in workers]
+    assert [len(set(runs)) for runs in parts] == [16, 16]
+    assert len(set(parts[0]) & set(parts[1])) < 8
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

@@ -8,9 +8,9 @@ changed since this worker last left it, so a waiting run costs only a read.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
-import zlib
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -281,7 +281,6 @@ class Worker:
         self._backlog: deque[_Key] = deque()
         self._aside: set[_Key] = set()  # runs that are ready in the store but skipped here
         self._has_company = False  # whether another worker has taken a run from the backlog
-        self._id = new_run_id().encode()
         self._once = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -400,8 +399,11 @@ class Worker:
         try:
             for view in self._views:
                 room = 16 * self._concurrency + len(self._going) + len(self._aside)
-                found = [(view, run_id) for run_id in await verb(view.store, view.ready, room)]
+                most = 16 * room if self._has_company else room
+                found = [(view, run_id) for run_id in await verb(view.store, view.ready, most)]
                 is_whole = is_whole and len(found) < room  # else there may be more
+                if self._has_company:  # with the same runs in the same order, workers would compete for every run
+                    found = _mixed(found)[:room]
                 listed.update(found)
                 self._backlog += filter(self._may_begin, found)
         except errors.StoreError as error:
@@ -430,11 +432,7 @@ class Worker:
 
     def _begin_next(self) -> None:
         """Resume the next run of the backlog: the oldest, unless other workers also take from it."""
-        key = self._backlog[0]
-        if self._has_company:
-            # Each worker uses its own order. Two workers in the same order would compete for every run.
-            key = min(self._backlog, key=lambda known: zlib.crc32(self._id + known[1].encode()))
-        self._backlog.remove(key)
+        key = self._backlog.popleft()
         if key in self._going:
             return
 
@@ -484,7 +482,9 @@ class Worker:
             if not events.has_begun:
                 # Its holder may be killed before anything changes, so look at it again after a while.
                 self._known[key].mark, self._known[key].due = None, time.monotonic() + _LOOK
-                self._has_company = True
+                if not self._has_company:
+                    self._has_company = True
+                    self._backlog = deque(_mixed(self._backlog))
             return None
         ending = _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
         is_doubtful = ending is Ending.FAILED or not events.has_begun
@@ -529,6 +529,12 @@ class Worker:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=_LAST)
+
+
+def _mixed(runs: Iterable[_Key]) -> list[_Key]:
+    """Return runs in an order of chance."""
+    start = new_run_id()
+    return sorted(runs, key=lambda key: hashlib.sha256(f"{start}{key[1]}".encode()).digest())
 
 
 def _pause_after(faults: int) -> float:
