@@ -262,6 +262,7 @@ def confirm(context: RequestContext) -> Response:
         context, "bulk.html", verbs=verbs, parts=parts, chosen=len(chosen), has_more=len(requests) > _MOST,
         most=_MOST, asked=context.query("in"), needs_reason="reject" in verbs and any(map(is_target, chosen)),
         odd=sum(len(table["odd"]) for table in tables),
+        stands_out=any(item["stands_out"] for item in items.values()),
         unlike=any(line["is_unlike"] for table in tables for line in (*table["odd"], *table["unlike"])),
         risks=", ".join(sorted({items[one.id]["risk"] for one in chosen} - {""})),
         then=then, **_done(context, [one for one in asked if one.state is not State.PENDING], now),
