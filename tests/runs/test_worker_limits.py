@@ -101,7 +101,7 @@ async def test_what_waits_for_a_place_when_the_worker_is_stopped_was_not_started
     served = Worker([tool], limits=Limits(1), grace="1h", on_report=told.append)
     going = asyncio.create_task(served.run())
     await inside.wait()
-    await until(lambda: served.health()["runs"] == 2)
+    await until(lambda: [one.run is not None for one in served._known.values()] == [True, True])  # both are begun
     served.stop()
     go.set()
     await bounded(going)
