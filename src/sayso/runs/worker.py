@@ -532,7 +532,7 @@ class Worker:
 
 
 def _mixed(runs: Iterable[_Key]) -> list[_Key]:
-    """Return runs in an order of chance."""
+    """Return runs in a random order."""
     start = new_run_id()
     return sorted(runs, key=lambda key: hashlib.sha256(f"{start}{key[1]}".encode()).digest())
 
