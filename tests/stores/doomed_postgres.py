@@ -8,15 +8,15 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 import sayso
 from sayso import errors
 from sayso.stores.postgres import PostgresStore
+from sayso.stores.postgres_connection import Connection, Rows, translated
 
 VERBS = ("ask", "decide", "start", "call", "finish")
 POINTS = [f"{when} {verb}" for verb in VERBS for when in ("before", "after")] + ["within finish", "sent start"]
@@ -46,19 +46,24 @@ def wrap(verb: str, kind: type[Any] = PostgresStore) -> None:
 
 def wrap_statements(verb: str) -> None:
     """Have the connection say which statement it is at."""
-    execute = psycopg.Connection.execute
+    run, command = Connection.run, Connection.command
 
-    def watched(self: Any, query: Any, *args: Any, **options: Any) -> Any:
-        if f"sent {verb}" in _deadly and b"pg_advisory" not in query and b"INSERT INTO sayso.journal" in query:
+    def watched(self: Connection, sql: str, values: Sequence[str | int | None] = ()) -> Rows:
+        if f"sent {verb}" in _deadly and "INSERT INTO journal" in sql:
             # The server has it, and nobody hears what it says.
-            self.pgconn.send_query_params(query, [None if value is None else str(value).encode() for value in args[0]])
+            self.pgconn.send_query_params(
+                translated(sql), [None if one is None else str(one).encode() for one in values]
+            )
             self.pgconn.flush()
             reach(f"sent {verb}")
-        if query == "COMMIT":
-            reach(f"within {verb}")
-        return execute(self, query, *args, **options)
+        return run(self, sql, values)
 
-    psycopg.Connection.execute = watched  # type: ignore[method-assign]
+    def commanded(self: Connection, text: bytes) -> None:
+        if text == b"COMMIT":
+            reach(f"within {verb}")
+        command(self, text)
+
+    Connection.run, Connection.command = watched, commanded  # type: ignore[method-assign]
 
 
 def main(url: str, effects: Path, point: str) -> None:

@@ -33,7 +33,8 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 
 from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
-from sayso.stores.postgres_database import changes_since, translated
+from sayso.stores.postgres_connection import Connection, translated
+from sayso.stores.postgres_database import changes_since
 from sayso.stores.postgres_transaction import PostgresTransaction
 
 ADA = Identity(LOCAL, "ada")
@@ -642,11 +643,11 @@ def test_a_machine_that_was_suspended_asks_for_the_time_anew(
 def test_a_call_that_was_not_seen_here_is_asked_without_a_look(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, execute = list[str](), postgres._execute
+    sent, run = list[str](), Connection.run
 
-    def executed(connection: Any, sql: str, values: Sequence[Any] = ()) -> Any:
+    def noted(connection: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
         sent.append(sql)
-        return execute(connection, sql, values)
+        return run(connection, sql, values)
 
     @sayso.gate(wait="raise", store=store)
     def pay(amount: int) -> None: ...
@@ -658,7 +659,7 @@ def test_a_call_that_was_not_seen_here_is_asked_without_a_look(
 
     with sayso.run():
         ask(1)  # the schema and the run are known then
-        monkeypatch.setattr(postgres, "_execute", executed)
+        monkeypatch.setattr(Connection, "run", noted)
         asked = ask(2)
         (sql,) = sent
         assert "INSERT INTO asked" in sql

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,14 +30,14 @@ from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
 from sayso.stores.codec import Row, Seal, anchor_of
-from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate, translated
+from sayso.stores.postgres_connection import Connection, Connections, translated
+from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction
 from sayso.stores.processes import Bell, Watched, forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 
 T = TypeVar("T")
 
-_CONNECTIONS = 4  # per process and store; a caller waits if all are in use
 _PATIENCE = 30.0  # seconds for which a verb retries to reach a database that it has reached before
 _MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
@@ -53,43 +53,7 @@ _LOST = (psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransact
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 _UNDONE = object()
-
-
-class _Connections:
-    """Connections to one database, up to a maximum. A lost one is not handed out again.
-
-    Not `psycopg_pool`, whose threads do not survive a fork; a store needs no more than this.
-    """
-
-    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
-        self._connect = connect
-        self._free: list[psycopg.Connection[Any]] = []
-        self._places = threading.BoundedSemaphore(_CONNECTIONS)
-
-    @contextmanager
-    def one(self) -> Generator[psycopg.Connection[Any]]:
-        """Lend a connection that is not in a transaction."""
-        with self._places:
-            try:
-                connection = self._free.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                yield connection
-            finally:
-                if connection.info.transaction_status is TransactionStatus.IDLE:
-                    self._free.append(connection)
-                else:  # lost, or in the middle of a transaction
-                    connection.close()
-
-    def close(self) -> None:
-        """Close the idle connections."""
-        while self._free:
-            self._free.pop().close()
-
-    def __del__(self) -> None:
-        for connection in self.__dict__.get("_free", ()):
-            connection.close()  # nobody else will, and psycopg warns of an open one
+_IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
 class PostgresStore(Watched, SqlStore):
@@ -118,7 +82,7 @@ class PostgresStore(Watched, SqlStore):
         self._memory = Memory()
         # The database's time, and when it was read: by the monotonic clock, and by that of this machine.
         self._clock: tuple[int, float, datetime] | None = None
-        self._left_behind: list[_Connections] = []
+        self._left_behind: list[Connections] = []
         self._is_reached = False
         self._begin_afresh()
         forget_after_fork(self)
@@ -127,7 +91,7 @@ class PostgresStore(Watched, SqlStore):
         self._writing: dict[int, Callable[[str, Sequence[Any]], Any]] = {}  # how a thread reads while it writes
         self._queue: deque[_Verb] = deque()
         self._write_lock = threading.Lock()
-        self._connections = _Connections(self._connect)
+        self._connections = Connections(self._connect)
         self._bell = Bell()
         self._feed = Feed(self._bell, self._connect, listens=not self._is_pooled)
 
@@ -138,14 +102,16 @@ class PostgresStore(Watched, SqlStore):
 
     # -- connections -------------------------------------------------------------------------------------------
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.Connection[Any].connect(
+    def _connect(self) -> Connection:
+        connection = Connection.connect(
             self._conninfo,
             autocommit=True,
             prepare_threshold=None if self._is_pooled else 5,
             cursor_factory=psycopg.RawCursor,
             application_name="sayso",
+            client_encoding="UTF8",
         )
+        connection.can_prepare = not self._is_pooled
         # One type for all values; otherwise one statement would be prepared several times.
         connection.adapters.register_dumper(int, Int8Dumper)
         try:
@@ -154,7 +120,7 @@ class PostgresStore(Watched, SqlStore):
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True
-            (micros,) = _execute(connection, f"SELECT {CLOCK}").fetchall()[0]
+            ((micros,),) = connection.run(f"SELECT {CLOCK}")
             self._set_clock(micros)
         except BaseException:
             connection.close()
@@ -171,17 +137,20 @@ class PostgresStore(Watched, SqlStore):
             if (execute := self._writing.get(threading.get_ident())) is not None:
                 # A work of several verbs sees its own writes, and those of earlier works in the same commit.
                 return execute(sql, values).fetchall()
-            return self._patiently(lambda connection: _execute(connection, sql, values).fetchall())
+            return self._patiently(lambda connection: connection.execute(translated(sql), values).fetchall())
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
-    def _patiently(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def _patiently(self, work: Callable[[Connection], T]) -> T:
         """Run a work on a connection, and again on another one if the database was lost meanwhile."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                with self._connections.one() as connection:
+                connection = self._connections.take()
+                try:
                     return work(connection)
+                finally:
+                    self._connections.give(connection)
             except _LOST as error:
                 if isinstance(error, faults.QueryCanceled | faults.LockNotAvailable):
                     raise _fault(error, self._place) from error
@@ -271,7 +240,7 @@ class PostgresStore(Watched, SqlStore):
         while self._queue and self._queue[0].is_done:
             self._queue.popleft()
 
-    def _together(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
+    def _together(self, batch: Sequence[_Verb], connection: Connection) -> None:
         """Send the statements of many verbs as one transaction; a verb whose statement wrote nothing runs alone later.
 
         No verb fails because of another one: a statement whose comparison fails writes nothing. If the database raises
@@ -282,7 +251,7 @@ class PostgresStore(Watched, SqlStore):
         try:
             for verb in batch:
                 if not verb.is_done and not verb.lost:
-                    tx = self._transaction(verb, partial(_execute, connection))
+                    tx = self._transaction(verb, connection.run)
                     with suppress(Stale, NeedsTransaction, errors.SaysoError):
                         result = verb.work(tx)
                         if tx.statement is not None:
@@ -291,7 +260,7 @@ class PostgresStore(Watched, SqlStore):
                 connection.execute(_BEGIN)  # else what was sent before a value that cannot be sent would be committed
                 for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
                     sql, values = tx.statement or ("", ())
-                    sent.append((verb, tx, result, _execute(connection, sql, values)))
+                    sent.append((verb, tx, result, connection.execute(translated(sql), values)))
                 connection.execute("COMMIT")
             for verb, tx, result, cursor in sent:
                 with suppress(Stale, NeedsTransaction):
@@ -305,8 +274,8 @@ class PostgresStore(Watched, SqlStore):
             raise
         finally:
             self._writing.pop(threading.get_ident(), None)  # later reads of this thread are not part of it
-            if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-                connection.execute("ROLLBACK")
+            if connection.pgconn.transaction_status in _IN_TRANSACTION:
+                connection.command(b"ROLLBACK")
 
     def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
         self._writing[threading.get_ident()] = execute
@@ -329,20 +298,20 @@ class PostgresStore(Watched, SqlStore):
         self._bell.ring(request_id for verb in verbs for request_id in verb.changed)
         return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
-    def _in_one(self, batch: Sequence[_Verb], connection: psycopg.Connection[Any]) -> None:
+    def _in_one(self, batch: Sequence[_Verb], connection: Connection) -> None:
         """Run works one after the other in one transaction; if one fails, all are rolled back."""
         done: list[tuple[_Verb, PostgresTransaction, Any]] = []
         is_sent = is_committed = False
         try:
-            connection.execute(self._begin)
+            connection.command(self._begin)
             outbox, absent = Outbox(connection), set[str]()
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
             done = [self._answered(*one, outbox, absent) for one in done]
-            sql = "SELECT 1 FROM record WHERE kind = ANY(?) LIMIT 1"
-            if absent and _execute(connection, sql, (sorted(absent),)).fetchone() is not None:
+            sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
+            if absent and connection.run(sql, sorted(absent)):
                 raise Stale  # a channel, grant or stop was created after the first work looked for one
             is_sent = True
-            connection.execute("COMMIT")
+            connection.command(b"COMMIT")
             is_committed = True
         except _LOST as error:
             if is_sent and connection.closed:
@@ -356,8 +325,8 @@ class PostgresStore(Watched, SqlStore):
             self._writing.pop(threading.get_ident(), None)
             if not is_committed:
                 self._memory.clear()  # it has what the rolled-back works wrote
-                if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-                    connection.execute("ROLLBACK")
+                if connection.pgconn.transaction_status in _IN_TRANSACTION:
+                    connection.command(b"ROLLBACK")
         for verb, tx, result in done:
             self._keep(verb, tx, result)
             verb.is_done = True
@@ -428,11 +397,11 @@ class PostgresStore(Watched, SqlStore):
             f"other processes kept changing the same rows in {self._place}; nothing was recorded, try again"
         )
 
-    def _tried(self, verb: _Verb, connection: psycopg.Connection[Any]) -> None:
+    def _tried(self, verb: _Verb, connection: Connection) -> None:
         """Run a verb once, in one statement or in a transaction."""
         if verb.lost and self._was_taken(verb, connection):
             return
-        tx = self._transaction(verb, partial(_execute, connection))
+        tx = self._transaction(verb, connection.run)
         is_sent, result = False, None
         try:
             if verb.is_alone:
@@ -440,10 +409,10 @@ class PostgresStore(Watched, SqlStore):
                 is_sent = True
                 tx.commit_alone()
             else:
-                connection.execute(self._begin)
+                connection.command(self._begin)
                 result = verb.work(tx)
                 is_sent = True
-                connection.execute("COMMIT")
+                connection.command(b"COMMIT")
         except BaseException as error:
             if is_sent and (connection.closed or not isinstance(error, Exception)):
                 self._keep_lost(verb, tx, result, error)
@@ -451,8 +420,8 @@ class PostgresStore(Watched, SqlStore):
         finally:
             self._writing.pop(threading.get_ident(), None)
             verb.has_guessed = tx.has_guessed
-            if connection.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
-                connection.execute("ROLLBACK")
+            if connection.pgconn.transaction_status in _IN_TRANSACTION:
+                connection.command(b"ROLLBACK")
         if not verb.lost or not self._was_taken(verb, connection):
             self._keep(verb, tx, result)
 
@@ -472,10 +441,10 @@ class PostgresStore(Watched, SqlStore):
                 " may not be stored"
             ) from error
 
-    def _was_taken(self, verb: _Verb, connection: psycopg.Connection[Any]) -> bool:
+    def _was_taken(self, verb: _Verb, connection: Connection) -> bool:
         """Return whether the database committed what was sent before the connection broke; if so, take its result."""
         for tx, result in verb.lost:
-            if any(_execute(connection, _TOOK, entry[:2] + entry[-1:]).fetchone() for entry in tx.entries):
+            if any(connection.run(_TOOK, entry[:2] + entry[-1:]) for entry in tx.entries):
                 tx.take_pending()
                 self._keep(verb, tx, result)
                 return True
@@ -519,10 +488,6 @@ class _Verb:
         """Next, try it with stored rows; and after that in a transaction, which can only be overtaken by others."""
         self.is_alone = self.is_alone and self.may_guess
         self.may_guess = False
-
-
-def _execute(connection: psycopg.Connection[Any], sql: str, values: Sequence[Any] = ()) -> Any:
-    return connection.execute(translated(sql), values)
 
 
 def _parsed(url: str) -> tuple[str, bool]:

@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from psycopg import errors as faults
 from sayso import errors
 from sayso.model.journal import Entry
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row
+from sayso.stores.postgres_connection import translated
 from sayso.stores.processes import BUSY, IDLE, Bell, started
 from sayso.stores.sql import Selects, none_of
 
@@ -128,24 +129,6 @@ def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], pla
         connection.execute(script.text.encode())
         connection.execute("UPDATE sayso.version SET version = $1, works_from = $2", (script.number, script.works_from))
         return script.number
-
-
-_DIALECT = (
-    ("instr(", "strpos("),
-    ("json_each(?)", "json_array_elements_text(CAST(? AS json))"),
-    ("live IS NULL AND state IN", "final_state IN"),
-    ("link = excluded.link", "link = excluded.link, tx = pg_current_xact_id()"),
-)
-_TABLE = re.compile(r"\b(FROM|JOIN|INTO|UPDATE) (asked|journal|record|request|run|schema_text|standing|step|wait)\b")
-
-
-@lru_cache(maxsize=1024)
-def translated(sql: str) -> bytes:
-    """Translate a statement of the SQL stores for Postgres: `$1` for `?`, and the schema before each table."""
-    for ours, theirs in _DIALECT:
-        sql = sql.replace(ours, theirs)
-    first, *rest = _TABLE.sub(r"\1 sayso.\2", sql).split("?")
-    return (first + "".join(f"${n}{part}" for n, part in enumerate(rest, 1))).encode()
 
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"

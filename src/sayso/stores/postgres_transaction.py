@@ -13,7 +13,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-import psycopg
 from psycopg import errors as faults
 
 from sayso.model.ids import effect_digest
@@ -25,7 +24,8 @@ from sayso.model.run import RunRecord
 from sayso.stores import codec, postgres_database
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.postgres_database import ASKED_OF, LOCK, SELECTS, STANDING, translated
+from sayso.stores.postgres_connection import Connection, translated
+from sayso.stores.postgres_database import ASKED_OF, LOCK, SELECTS, STANDING
 from sayso.stores.sql import SqlTransaction, Stale
 from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 
@@ -77,7 +77,7 @@ class Outbox:
         connection: A connection in a transaction.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: dict[str, list[tuple[Sequence[Any], list[Any]]]] = {}
         self._runs: dict[str, str] = {}  # the waiting statement about each run
@@ -94,7 +94,7 @@ class Outbox:
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement after the waiting ones."""
         self.send()
-        return self._connection.execute(translated(sql), values)
+        return self._connection.run(sql, values)
 
     def send(self) -> None:
         """Send the waiting statements, and read their answers."""
