@@ -295,8 +295,11 @@ TRUTH = "(CAST(? AS text) = '' OR TRUE)"
 def _no_comparison() -> None:
     from sayso.stores import postgres_database as module
 
-    same: Any = module._same
-    _set("_same", lambda table, names: same(table, names) if table == "j" else (TRUTH,) * len(names))
+    places: Any = module._UNCHANGED
+    is_about = "xmin", "NOT EXISTS"  # the other conditions find the rows
+    _set("_UNCHANGED", [
+        " AND ".join([TRUTH] * one.count("?")) if any(word in one for word in is_about) else one for one in places
+    ])  # fmt: skip
 
 
 def _no_chain() -> None:
@@ -306,7 +309,7 @@ def _no_chain() -> None:
 
 PIECES: dict[str, Callable[[], None]] = {
     "a look for a stop, channels and grants": lambda: _set("none_of", lambda kinds: "TRUE"),
-    "comparison of all columns at the start": _no_comparison,
+    "comparison of all rows at the start": _no_comparison,
     "the end of the chain is looked up": _no_chain,
     "NOTIFY": lambda: _set("_notifies", lambda event: False),
 }

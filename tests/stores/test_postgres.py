@@ -541,6 +541,18 @@ def test_a_journal_that_lost_its_end_or_got_another_lets_nothing_start(store: Po
             store.start(request.id, "t")
 
 
+def test_an_entry_that_somebody_added_is_found_also_by_who_knows_the_end_of_the_chain(
+    store: PostgresStore, url: str
+) -> None:
+    first, second = (store.ask(sample_call("run_1", {"amount": amount})) for amount in (1, 2))
+    decide(store, first)
+    entry = "INSERT INTO sayso.journal VALUES ('run_1', 4, 0, $1, 'commented', '', '', '{}', 'x')"
+    raw(url, entry, first.id)
+    decide(store, second)  # after the entry, which this store knows then as the end of the chain
+    with pytest.raises(errors.AlteredRequestError):
+        store.start(first.id, "t")
+
+
 # -- races --------------------------------------------------------------------------------------------------------
 
 
@@ -633,7 +645,7 @@ def test_a_machine_that_was_suspended_asks_for_the_time_anew(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cycle(store)
-    asleep = SimpleNamespace(monotonic=lambda: time.monotonic() - 3600, sleep=time.sleep)
+    asleep = SimpleNamespace(monotonic=lambda: time.monotonic() - 3600, time=time.time, sleep=time.sleep)
     monkeypatch.setattr(postgres, "time", asleep)
     assert abs(store.now() - datetime.now(UTC)) < timedelta(minutes=1)
     request = store.ask(sample_call(None))

@@ -52,6 +52,8 @@ _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout)
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
+_SLEPT = 1.0  # seconds by which a clock of this machine must have jumped before the database's is read again
+_machine = time.time  # noqa: TID251  only to find out that the monotonic clock stopped, or that somebody set this one
 _UNDONE = object()
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
@@ -80,8 +82,8 @@ class PostgresStore(Watched, SqlStore):
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._memory = Memory()
-        # The database's time, and when it was read: by the monotonic clock, and by that of this machine.
-        self._clock: tuple[int, float, datetime] | None = None
+        # The database's time, when it was read by the monotonic clock, and how far this machine's clock was from that.
+        self._clock: tuple[int, float, float] | None = None
         self._left_behind: list[Connections] = []
         self._is_reached = False
         self._begin_afresh()
@@ -176,20 +178,18 @@ class PostgresStore(Watched, SqlStore):
     def now(self) -> datetime:
         if clock.is_replaced():
             return clock.now()
-        if self._clock is None or self._has_slept(*self._clock[1:]):
+        here = time.monotonic()
+        # A suspended machine stops its monotonic clock.
+        if self._clock is None or abs(_machine() - here - self._clock[2]) > _SLEPT:
             ((micros,),) = self._query(f"SELECT {CLOCK}", ())
             self._set_clock(micros)
             return clock.instant(micros)
         micros, at, _ = self._clock
-        return clock.instant(micros + int((time.monotonic() - at) * 1_000_000))
+        return clock.instant(micros + int((here - at) * 1_000_000))
 
     def _set_clock(self, micros: int) -> None:
-        self._clock = micros, time.monotonic(), clock.now()
-
-    @staticmethod
-    def _has_slept(at: float, here: datetime) -> bool:
-        """Return whether the machine was suspended since, which stops its monotonic clock, or its clock was set."""
-        return abs((clock.now() - here).total_seconds() - (time.monotonic() - at)) > _SECOND.total_seconds()
+        here = time.monotonic()
+        self._clock = micros, here, _machine() - here
 
     def asks_first(self, fingerprint: str) -> bool:
         return fingerprint not in self._memory.holders

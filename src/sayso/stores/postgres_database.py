@@ -133,12 +133,13 @@ def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], pla
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _COLUMNS, _ENTRY = ", ".join(Row._fields), ", ".join(Entry._fields)
-# With the request's newest journal entry, which its row must match, and the end of its chain.
+# With the request's newest journal entry, which its row must match, the end of its chain, and the versions of its rows.
 _LOAD = f"""
 SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])},
-h.seq, h.link, r.n
+h.seq, h.link, r.n, r.asked_version, r.version, j.version
 FROM request AS r LEFT JOIN LATERAL (
-    SELECT {_ENTRY} FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
+    SELECT {_ENTRY}, xmin AS version FROM journal
+    WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
 ) AS j ON TRUE LEFT JOIN LATERAL (
     SELECT seq, link FROM journal WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
 ) AS h ON TRUE WHERE """
@@ -154,8 +155,14 @@ _FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1
 _BEGINS = "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ?)"
 _APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fields))}"
 _NOTIFY = ", pg_notify('sayso', ?)"
+_VERSION = "pg_current_xact_id()::xid"  # the `xmin` of the rows that a statement writes
+# A manual change since this process read the rows must be found before the call runs. Each change of a row makes
+# another version of it, so a start compares the versions of all three rows.
+_UNCHANGED = (
+    "a.id = s.id", "a.n = s.n", "a.xmin = ?", "s.xmin = ?", "j.run_id = ?", "j.seq = ?", "j.xmin = ?",
+    "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
+)  # fmt: skip
 ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
-STANDING = ("fingerprint", *PROGRESS_COLUMNS)
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
 NEW_RECORD = "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"
 
@@ -180,7 +187,7 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
     ), written AS (
         INSERT INTO standing (n, id, fingerprint, {", ".join(PROGRESS_COLUMNS)}, link)
         SELECT new.n, {_marks(len(PROGRESS_COLUMNS) + 3)} FROM new RETURNING n
-    ) {_journal(notifies=notifies)}"""
+    ) {_journal("(SELECT n FROM written)", notifies=notifies)}"""
 
 
 def append_of(*, is_first: bool) -> str:
@@ -188,9 +195,12 @@ def append_of(*, is_first: bool) -> str:
     return f"{_APPEND} WHERE {_BEGINS if is_first else _FOLLOWS} ON CONFLICT DO NOTHING RETURNING 1"
 
 
-def _journal(*, notifies: bool) -> str:
-    """Return the end of a statement: insert the journal entry if the row of a request was written."""
-    return f"{_APPEND} FROM written RETURNING (SELECT n FROM written), {CLOCK}{_NOTIFY * notifies}"
+def _journal(*more: str, notifies: bool) -> str:
+    """Return the end of a statement: insert the journal entry if the row of a request was written.
+
+    It returns the database's time, the version of the written rows, and `more`.
+    """
+    return f"{_APPEND} FROM written RETURNING {', '.join((CLOCK, _VERSION, *more))}{_NOTIFY * notifies}"
 
 
 @cache
@@ -198,26 +208,13 @@ def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...],
     """Return the statement that changes a request; `again` names the columns of what was asked that change too."""
     source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", _BEGINS if is_first else _FOLLOWS]
     if is_start:
-        # A manual change since this process read the row must be found before the call runs. So a start compares all
-        # columns, and the newest journal entry.
         source = " FROM asked AS a CROSS JOIN journal AS j"
-        guards += [
-            "a.n = s.n", *_same("a", ASKED_OF), *_same("s", STANDING), *_same("j", Entry._fields),
-            "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
-        ]  # fmt: skip
+        guards += _UNCHANGED
     guards += [none_of(kinds)] * bool(kinds)
     bare = f", bare AS (UPDATE asked SET {_set(again)} FROM written AS w WHERE asked.n = w.n)" if again else ""
     return f"""WITH written AS (
         UPDATE standing AS s SET {_set((*PROGRESS_COLUMNS, "link"))}{source} WHERE {" AND ".join(guards)} RETURNING s.n
     ){bare} {_journal(notifies=notifies)}"""
-
-
-_OPTIONAL = {"risk", "masked", "key_digest", "effect_digest", "holds", "live", "ends_at", "claimed_by"}
-
-
-def _same(table: str, names: Sequence[str]) -> tuple[str, ...]:
-    # Only `=` can use an index.
-    return tuple(f"{table}.{name} {'IS NOT DISTINCT FROM' if name in _OPTIONAL else '='} ?" for name in names)
 
 
 def _set(names: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from sayso.stores import codec, postgres_database
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_connection import Connection, translated
-from sayso.stores.postgres_database import ASKED_OF, LOCK, SELECTS, STANDING
+from sayso.stores.postgres_database import LOCK, SELECTS
 from sayso.stores.sql import SqlTransaction, Stale
 from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 
@@ -48,7 +48,9 @@ class KnownRow(NamedTuple):
         newest: The newest journal entry of the request; None if there is none.
         is_ours: Whether this process wrote both, so that they need no verification.
         asked: Digest of what never changes, if it is known; computing it is slow for long requests.
-        n: Its position in the order of asking; None if the answer that has it was lost.
+        n: Its position in the order of asking; None until the answer to its insertion is read.
+        versions: Those of its rows in `asked` and `standing` and of `newest`; empty until the answer to what wrote them
+            is read.
     """
 
     row: tuple[Any, ...]
@@ -57,6 +59,18 @@ class KnownRow(NamedTuple):
     is_ours: bool = False
     asked: str | None = None
     n: int | None = None
+    versions: tuple[str, str, str] = ("", "", "")
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer to what wrote it is read; if not, what is unknown is read from the database."""
+        return self.versions[1] != ""
+
+    def answered(self, found: tuple[Any, ...]) -> KnownRow:
+        """Return it with what the statement that wrote it returned."""
+        _, version, *more = found
+        versions = (self.versions[0] or version, version, version)
+        return KnownRow(*self[:5], more[0] if self.n is None else self.n, versions)
 
 
 def _put(remembered: dict[str, T], key: str, value: T) -> None:
@@ -136,30 +150,30 @@ class Memory:
             if known is not None and known.row == found:
                 return known
             return KnownRow(found, codec.request_of(Row._make(found), seal, schema), None)
-        row, entry, head = found[:_WIDTH], found[_WIDTH : _WIDTH + len(Entry._fields)], found[-3:-1]
+        row, entry, (*head, n), versions = found[:_WIDTH], found[_WIDTH:-6], found[-6:-3], found[-3:]
         newest = None if entry[0] is None else Entry._make(entry)
         known = self.rows.get(row[0])
         if known is not None and known.row == row:
-            if known.newest == newest:
+            if known.newest == newest and known.versions == versions:
                 self.keep_head(known.request.run_id, head)
                 return known
             request = known.request
         else:
             request = codec.request_of(Row._make(row), seal, schema)
-        read = KnownRow(row, request, newest, n=found[-1])
+        read = KnownRow(row, request, newest, n=n, versions=versions)
         self.put(read)
         self.keep_head(request.run_id, head)
         return read
 
-    def keep_head(self, run_id: str, head: tuple[Any, ...]) -> None:
+    def keep_head(self, run_id: str, head: Sequence[Any]) -> None:
         """Remember the end of a chain."""
         if head[0] is not None and self.heads.get(run_id, (0, ""))[0] < head[0]:
             _put(self.heads, run_id, (head[0], head[1]))
 
     def put(self, known: KnownRow) -> None:
-        """Remember a row, unless its position is unknown."""
+        """Remember a row, unless its position or version is unknown."""
         request = known.request
-        if known.n is None:
+        if not known.is_answered:
             self.rows.pop(request.id, None)
             return
         _put(self.rows, request.id, known)
@@ -209,6 +223,10 @@ class PostgresTransaction(SqlTransaction):
     selects = SELECTS
     find_by = f"{SqlTransaction.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
     _loaded: KnownRow | None = None
+    _pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
+    _statements = 0  # number of statements that write
+    has_guessed = has_written = False
+    server_time: int | None = None
 
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
@@ -218,19 +236,15 @@ class PostgresTransaction(SqlTransaction):
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
         self._cache, self._seal, self._schema = memory, seal, schema
         self._clock, self._is_alone, self._may_guess, self._outbox = now, is_alone, may_guess, outbox
-        self._pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds that the statement itself checks
         self._missing: set[tuple[str, str]] = set()
         self._absent = set[str]() if absent is None else absent
-        self.has_guessed = self.has_written = False
         self._unanswered: list[tuple[list[Any], int]] = []  # answers, each with the index in `written` that it is about
-        self._statements = 0  # number of statements that write
         self.written: list[KnownRow] = []
         self.changed_runs, self._runs = list[str](), {}
         self.entries: list[Entry] = []
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
-        self.server_time: int | None = None
 
     @property
     def is_read_only(self) -> bool:
@@ -248,7 +262,7 @@ class PostgresTransaction(SqlTransaction):
 
     def load(self, request_id: str) -> Request:
         known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
-        if known is not None and known.n is None:
+        if known is not None and not known.is_answered:
             self.settle()
             return self.load(request_id)
         if known is None and self._may_guess and (known := self._cache.rows.get(request_id)) is not None:
@@ -260,7 +274,7 @@ class PostgresTransaction(SqlTransaction):
 
     def _read(self, found: tuple[Any, ...]) -> Request:
         request = super()._read(found)
-        seq, link, _ = found[-3:]
+        seq, link = found[-6:-4]
         if seq is not None:  # a statement that goes on from an older end writes nothing
             self.heads.setdefault(request.run_id, (seq, link))
         return request
@@ -347,18 +361,17 @@ class PostgresTransaction(SqlTransaction):
             self.schemas.add(schema_id)
 
     def update(self, transition: Transition) -> None:
-        if self._unanswered and self._loaded is not None and self._loaded.n is None:
-            self.settle()  # its answer has the row's position
+        if self._unanswered and self._loaded is not None and not self._loaded.is_answered:
+            self.settle()
         request, known = transition.request, self._loaded
         if known is None or known.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
         if not self.verify(known.request):
             raise codec.altered(request.id)
-        old = Row._make(known.row)
         again, progress, digest = codec.update_values(
             known.row, known.request, request, self._seal, transition.detail, known.asked
         )
-        asked = old._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
+        asked = (Row._make(known.row)._replace(**again) if again else known.row)[:_ASKED_END]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
         sql = postgres_database.update_of(
@@ -369,22 +382,23 @@ class PostgresTransaction(SqlTransaction):
             notifies=_notifies(entry.event),
         )
         compared: tuple[Any, ...] = ()
-        if is_start and known.newest is not None:
-            newest = known.newest
-            values_of = old._asdict()
-            compared = (
-                *map(values_of.get, ASKED_OF), *map(values_of.get, STANDING), *newest,
-                newest.run_id, newest.seq, newest.request_id,
-            )  # fmt: skip
+        if is_start and (newest := known.newest) is not None:
+            first, second, third = known.versions
+            run_id, seq = newest.run_id, newest.seq
+            compared = (first, second, run_id, seq, third, run_id, seq, newest.request_id)
         guard = _guard(entry, before)
-        values = (*progress, entry.link, known.n, request.id, old.link, *guard, *compared, *again.values(), *entry)
+        values = (*progress, entry.link, known.n, request.id, known.row[-1], *guard, *compared, *again.values(), *entry)
         row = (*asked, *progress, entry.link)
-        self._write(sql, values, entry, KnownRow(row, request, entry, is_ours=True, asked=digest, n=known.n))
+        versions = ("" if again else known.versions[0], "", "")
+        known = KnownRow(row, request, entry, is_ours=True, asked=digest, n=known.n, versions=versions)
+        self._write(sql, values, entry, known)
 
     def verify(self, request: Request) -> bool:
         known = self._loaded
         if known is None or known.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
+        if known.is_ours:
+            return True
         if self._is_intact(known):
             self._loaded = known._replace(is_ours=True)
             return True
@@ -448,8 +462,8 @@ class PostgresTransaction(SqlTransaction):
         for (found,), place in waiting:
             if found is None:
                 raise Stale
-            known, (n, self.server_time, *_) = self.written[place], found
-            self.written[place] = settled = known._replace(n=n)
+            known, self.server_time = self.written[place], found[0]
+            self.written[place] = settled = known.answered(found)
             if self._loaded is known:
                 self._loaded = settled
 
@@ -490,8 +504,8 @@ class PostgresTransaction(SqlTransaction):
     def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
         if found is None:
             raise Stale
-        n, self.server_time, *_ = found
-        self._take(entry, written._replace(n=n))
+        self.server_time = found[0]
+        self._take(entry, written.answered(found))
 
     def _take(self, entry: Entry, written: KnownRow) -> None:
         self.heads[entry.run_id] = entry.seq, entry.link

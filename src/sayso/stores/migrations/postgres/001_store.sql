@@ -54,7 +54,7 @@ CREATE INDEX standing_final ON sayso.standing (final_state, n) WHERE final_state
 CREATE VIEW sayso.request AS
 SELECT s.n, a.id, a.kind, a.run_id, s.fingerprint, a.tool, a.name, a.risk, a.search, a.created_at, a.asked, a.form,
     a.masked, a.digest, a.schema_digest, a.key_digest, a.effect_digest, s.holds, s.state, s.live, s.ends_at,
-    s.claimed_by, s.progress, s.link, s.final_state
+    s.claimed_by, s.progress, s.link, s.final_state, a.xmin AS asked_version, s.xmin AS version
 FROM sayso.standing AS s JOIN sayso.asked AS a ON a.n = s.n AND a.id = s.id;
 
 -- The primary key is the compare-and-set of a chain: of two who go on from the same row, one gets the next place.
