@@ -83,8 +83,9 @@ class Model:
         by = by.lower()
         if by in wait.barred or (wait.role is not None and wait.role not in roles):
             return False
-        missing = wait.needed - len(wait.votes | ({wait.claimer} if wait.claimer else set()))
-        return wait.claimer is None or wait.claimer == by or (is_vote and missing > 0)
+        if wait.claimer is None or wait.claimer == by or wait.claimer in wait.votes:
+            return True  # a claim keeps its holder's own approval, until it is given
+        return is_vote and wait.needed - len(wait.votes) > 1
 
     def say(self, wait: Wait, verb: str, by: str, roles: set[str], amount: int | None, seen: int | None) -> str | None:
         """Take a decision; `amount` is the changed argument of an approval, `seen` what was looked at, if told."""
