@@ -21,7 +21,9 @@ from sayso.model.ids import effect_digest, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter
+from sayso.stores.processes import Lease
 from sayso.stores.transaction import Record, row_of
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
@@ -33,7 +35,7 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 
 from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
-from sayso.stores.postgres_connection import Connection, translated
+from sayso.stores.postgres_connection import Connection, Rows, translated
 from sayso.stores.postgres_database import changes_since
 from sayso.stores.postgres_transaction import PostgresTransaction
 
@@ -568,6 +570,61 @@ def test_of_two_starts_of_one_effect_at_once_one_runs(url: str) -> None:
         assert sum(isinstance(one, Request) for one in told) == 1, told
     for one in stores:
         one.close()
+
+
+def test_who_takes_a_run_passes_over_one_that_another_process_is_writing(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {urlsplit(url).path[1:]} SET lock_timeout = '2s'".encode())
+    with closing(PostgresStore(url)) as store:
+        now = store.now()
+        free = RunRecord("run_1", "support", "agent", RunState.PAUSED, None, now, now)
+        store.save_run(RunUpdate(free, [Step("/", "{}")]))
+        mine, theirs = Lease(), Lease()
+        with psycopg.connect(url) as other:
+            other.execute(b"SELECT 1 FROM sayso.run WHERE run_id = 'run_1' FOR UPDATE")
+            with pytest.raises(errors.RunBusyError):
+                store.take_run("run_1", mine.holder)
+        assert store.take_run("run_1", theirs.holder).steps == (Step("/", "{}"),)
+        with pytest.raises(errors.RunNotFoundError):
+            store.take_run("run_2", mine.holder)
+
+
+def test_who_takes_a_run_that_got_a_step_meanwhile_does_not_call_it_altered(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = store.now()
+    run = RunRecord("run_1", "support", "agent", RunState.PAUSED, None, now, now)
+    store.save_run(RunUpdate(run, [Step("/", "{}")]))
+    take = Connection.run
+
+    def taking(self: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+        found = take(self, sql, values)
+        if "SKIP LOCKED" in sql:  # as when the lock is on a newer row than the step that was read with it
+            found = Rows((*row[:-1], "0" * 64) for row in found)
+        return found
+
+    monkeypatch.setattr(Connection, "run", taking)
+    assert store.take_run("run_1", Lease().holder).run == run
+
+
+def test_a_run_that_another_process_stores_meanwhile_is_not_called_altered(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, real, done = store.now(), Connection.run, list[str]()
+    run = RunRecord("run_1", "support", "agent", RunState.PAUSED, None, now, now)
+
+    def slow(self: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+        if "SELECT 1 FROM step" in sql and not done:
+            done.append(sql)
+            with closing(PostgresStore(url)) as other:
+                other.save_run(RunUpdate(run, [Step("/other", "{}")]))
+        return real(self, sql, values)
+
+    monkeypatch.setattr(Connection, "run", slow)
+    store.save_run(RunUpdate(run, [Step("/mine", "{}")]))
+    assert [step.place for step in store.get_run("run_1").steps] == ["/other", "/mine"]
 
 
 def test_a_start_with_an_effect_waits_for_another_one_of_it(store: PostgresStore, url: str) -> None:

@@ -362,7 +362,7 @@ class TableTransaction(Transaction, ABC):
                 raise altered(request.id, is_start=True)
         return found
 
-    def run(self, run_id: str) -> RunRecord | None:
+    def run(self, run_id: str, *, skip_locked: bool = False) -> RunRecord | None:  # noqa: ARG002  nothing is locked
         return self.runs.get(run_id) or self._tables.runs.get(run_id)
 
     def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:

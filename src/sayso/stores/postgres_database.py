@@ -33,6 +33,7 @@ from psycopg import errors as faults
 
 from sayso import errors
 from sayso.model.journal import Entry
+from sayso.stores import sql
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row
 from sayso.stores.postgres_connection import translated
 from sayso.stores.processes import BUSY, IDLE, Bell, started
@@ -164,6 +165,9 @@ _UNCHANGED = (
 )  # fmt: skip
 ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
 LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
+# Who takes a run passes over one that another transaction is writing.
+TAKE_RUN = f"{sql.GET_RUN} FOR UPDATE OF run SKIP LOCKED"
+PUT_RUN = f"{sql.PUT_RUN} WHERE run.link = ? RETURNING 1"
 NEW_RECORD = "INSERT INTO record (kind, key, body, due) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1"
 
 

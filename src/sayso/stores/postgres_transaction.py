@@ -15,18 +15,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from psycopg import errors as faults
 
+from sayso import errors
 from sayso.model.ids import effect_digest
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
-from sayso.model.run import RunRecord
 from sayso.stores import codec, postgres_database
 from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_connection import Connection, translated
 from sayso.stores.postgres_database import LOCK, SELECTS
-from sayso.stores.sql import SqlTransaction, Stale
+from sayso.stores.sql import SqlTransaction, Stale, StoredRun, stored_run
 from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 
 T = TypeVar("T")
@@ -334,9 +334,21 @@ class PostgresTransaction(SqlTransaction):
             (self._cache.present.add if found else self._cache.present.discard)(kind)
         return found
 
-    def _read_run(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        self._execute(LOCK, (f"run:{run_id}",))  # until the commit, nobody else takes the run or adds a step
-        return super()._read_run(run_id)
+    def _read_run(self, run_id: str, *, skip_locked: bool) -> StoredRun | None:
+        if not skip_locked:
+            return super()._read_run(run_id, skip_locked=False)
+        found = self._execute(postgres_database.TAKE_RUN, (run_id,)).fetchone()
+        if found is not None:
+            with suppress(errors.StoreCorruptError):  # the lock is on a newer row than the step that was read with it
+                return stored_run(found)
+        known = super()._read_run(run_id, skip_locked=False)
+        if found is None and known is not None:
+            raise errors.RunBusyError(run_id)
+        return known
+
+    def _write_run(self, values: tuple[Any, ...], before: str | None) -> None:
+        if self._execute(postgres_database.PUT_RUN, (*values, before)).fetchone() is None:
+            raise Stale  # somebody else has taken the run or added a step since this transaction read it
 
     # -- writing -----------------------------------------------------------------------------------------------
 

@@ -476,7 +476,7 @@ def _renew_runs(tx: Transaction, runs: Sequence[tuple[str, str]], now: datetime)
 
 
 def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRecord:
-    run = tx.run(run_id)
+    run = tx.run(run_id, skip_locked=True)
     if run is None:
         raise errors.RunNotFoundError(run_id)
     if run.state is RunState.ENDED:

@@ -96,12 +96,12 @@ _JOURNAL_OF = (
 )
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
-_GET_RUN = f"""
+GET_RUN = f"""
 SELECT {", ".join(f"run.{column}" for column in _COLUMNS.split(", "))}, run.link, newest.n, newest.link
 FROM run LEFT JOIN step AS newest ON newest.run_id = run.run_id
 AND newest.n = (SELECT max(n) FROM step WHERE run_id = run.run_id) WHERE run.run_id = ?
 """
-_PUT_RUN = (
+PUT_RUN = (
     f"INSERT INTO run ({_COLUMNS}, link) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET"
     " state = excluded.state, holder = excluded.holder, updated_at = excluded.updated_at, link = excluded.link"
 )
@@ -327,6 +327,15 @@ class Stale(Exception):
     """What was remembered or read is out of date, or is not enough; nothing was written."""
 
 
+class StoredRun(NamedTuple):
+    """A stored run, the number and the link of its newest step, and the link of its own row."""
+
+    run: RunRecord
+    last: int
+    newest: str | None
+    link: str
+
+
 class SqlTransaction(Transaction):
     """The part of a transaction that all SQL stores share.
 
@@ -347,7 +356,7 @@ class SqlTransaction(Transaction):
     _may_guess: bool  # whether what is in the cache may be used, because the write detects if it is out of date
     _loaded: Any = None  # the row of the last request, as the cache returned it
     _now: datetime | None = None
-    _runs: dict[str, tuple[RunRecord, int, str | None] | None]  # as last read or written in this transaction
+    _runs: dict[str, StoredRun | None]  # as last read or written in this transaction
     changed_runs: list[str]
     heads: dict[str, tuple[int, str]]
     schemas: set[str]
@@ -412,36 +421,48 @@ class SqlTransaction(Transaction):
 
     # -- runs and records ------------------------------------------------------------------------------------------
 
-    def run(self, run_id: str) -> RunRecord | None:
-        found = self._found(run_id)
+    def run(self, run_id: str, *, skip_locked: bool = False) -> RunRecord | None:
+        found = self._stored(run_id, skip_locked=skip_locked)
         if found is None and self._execute(_ANY, (run_id,)).fetchone() is not None:
+            if self._read_run(run_id, skip_locked=False) is not None:
+                raise Stale  # it was stored between these statements
             # A run is stored with its first step: if it began again, it would repeat what its steps record as done.
             raise _altered(run_id, "row")
-        return None if found is None else found[0]
+        return None if found is None else found.run
 
     def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:
-        _, last, link = self._found(run.id) or (None, 0, None)
+        before = self._stored(run.id)
+        last, newest = (0, None) if before is None else (before.last, before.newest)
+        added = list[tuple[Any, ...]]()
         for n, step in enumerate(steps, last + 1):
+            newest = _link(newest, run.id, n, *step)
             body = self._seal.close(step.body, run.id, step_column(n, step.place))
-            link = _link(link, run.id, n, *step)
-            self._execute(_ADD, (run.id, n, step.place, body, step.waits, link))
+            added.append((run.id, n, step.place, body, step.waits, newest))
+        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
+        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
+        link = _link(newest, *values)
+        self._write_run((*values, link), None if before is None else before.link)
+        for row in added:
+            self._execute(_ADD, row)
+        for step in steps:
             if step.waits is None:
                 self._execute(_WAIT_NO_MORE, (run.id, step.place))
             else:
                 self._execute(_WAIT, (run.id, step.place, step.waits))
-        created, updated = microseconds(run.created_at), microseconds(run.updated_at)
-        values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
-        self._execute(_PUT_RUN, (*values, _link(link, *values)))
-        self._runs[run.id] = run, last + len(steps), link
+        self._runs[run.id] = StoredRun(run, last + len(steps), newest, link)
         self.changed_runs.append(run.id)
 
+    def _write_run(self, values: tuple[Any, ...], before: str | None) -> None:  # noqa: ARG002  for those that compare
+        """Write the row of a run that has the link `before`, None for a new one."""
+        self._execute(PUT_RUN, values)
+
     def drop_steps(self, run_id: str) -> None:
-        run = self.run(run_id)
         self._execute(_DROP_STEPS, (run_id,))
         self._execute(_DROP_WAITS, (run_id,))
-        if run is not None:
-            self._runs[run_id] = run, 0, None
-            self.put_run(run)
+        before = self._stored(run_id)
+        if before is not None:
+            self._runs[run_id] = StoredRun(before.run, 0, None, before.link)
+            self.put_run(before.run)
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
         try:
@@ -464,21 +485,24 @@ class SqlTransaction(Transaction):
     def drop_record(self, kind: str, key: str) -> None:
         self._execute(_DROP_RECORD, (kind, key))
 
-    def _found(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        """Return a run, with the number and the link of its newest step; it is read once in a transaction."""
+    def _stored(self, run_id: str, *, skip_locked: bool = False) -> StoredRun | None:
+        """Return a run as it is stored; it is read once in a transaction."""
         if run_id not in self._runs:
-            self._runs[run_id] = self._read_run(run_id)
+            self._runs[run_id] = self._read_run(run_id, skip_locked=skip_locked)
         return self._runs[run_id]
 
-    def _read_run(self, run_id: str) -> tuple[RunRecord, int, str | None] | None:
-        found = self._execute(_GET_RUN, (run_id,)).fetchone()
-        if found is None:
-            return None
-        *row, link, n, newest = found
-        run = _record(row, link, newest)
-        if n is not None and type(n) is not int:
-            raise _altered(run_id, f"step {n!r}")
-        return run, n or 0, newest
+    def _read_run(self, run_id: str, *, skip_locked: bool) -> StoredRun | None:  # noqa: ARG002  for those with locks
+        found = self._execute(GET_RUN, (run_id,)).fetchone()
+        return None if found is None else stored_run(found)
+
+
+def stored_run(found: Sequence[Any]) -> StoredRun:
+    """Return what `GET_RUN` found; raises `StoreCorruptError` if it was altered."""
+    *row, link, n, newest = found
+    run = _record(row, link, newest)
+    if n is not None and type(n) is not int:
+        raise _altered(run.id, f"step {n!r}")
+    return StoredRun(run, n or 0, newest, link)
 
 
 def _link(before: str | None, *values: Any) -> str:

@@ -328,8 +328,11 @@ class Transaction(Protocol):
         """Return whether the whole row of a loaded request matches its newest journal entry."""
         ...
 
-    def run(self, run_id: str) -> RunRecord | None:
-        """Return a run, if it is stored here."""
+    def run(self, run_id: str, *, skip_locked: bool = False) -> RunRecord | None:
+        """Return a run, if it is stored here.
+
+        With `skip_locked`, raises `RunBusyError` while another transaction writes it, where that would be waited for.
+        """
         ...
 
     def put_run(self, run: RunRecord, steps: Sequence[Step] = ()) -> None:
