@@ -323,10 +323,10 @@ def test_a_change_costs_one_look_at_the_store_however_many_pages_are_open(
     session = app.state.settings.sessions.begin(Reviewer("ada"))
     request = store.ask(sample_call())
     looks: list[str] = []
-    for name in ("count", "get"):
+    for name in ("count", "get", "list"):
         real = getattr(type(store), name)
         monkeypatch.setattr(
-            type(store), name, lambda *args, name=name, real=real: looks.append(name) or real(*args)
+            type(store), name, lambda *args, name=name, real=real, **how: looks.append(name) or real(*args, **how)
         )  # fmt: skip
 
     async def both_told() -> list[list[dict[str, str]]]:

@@ -6,6 +6,7 @@ A store of somebody else has these rules from the base class, and the shipped co
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from unittest.mock import patch
@@ -181,6 +182,21 @@ class RuleContract(StoreContract):
         later = until + timedelta(hours=1)
         self.store.snooze(first.id, ADA, until=later)  # which takes away what is over
         assert other.snoozes(ADA) == {first.id: later}
+        self.decide("reject", first)
+        assert other.snoozes(ADA) == {}
+
+    def test_the_snoozed_requests_of_a_person_are_read_together(self) -> None:
+        until = self.clock() + timedelta(hours=1)
+        asked = [self.ask(f"run_{at}").id for at in range(5)]
+        for request_id in asked:
+            self.store.snooze(request_id, ADA, until=until)
+        with ExitStack() as counted:
+            reads = [
+                counted.enter_context(patch.object(self.store, name, wraps=getattr(self.store, name)))
+                for name in ("count", "get", "list", "record", "records")
+            ]
+            assert self.store.snoozes(ADA) == dict.fromkeys(asked, until)
+        assert sum(read.call_count for read in reads) == 2  # one of the snoozes, and one of the requests
 
     def test_who_has_approved_what_needs_further_people_is_found_until_it_changes(self) -> None:
         carol, other = Identity(LOCAL, "Carol"), self.elsewhere(self.store)

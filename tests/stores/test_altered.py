@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,6 +71,15 @@ def rewrite(path: Path, request: Request, column: str, value: object) -> None:
     with as_somebody_with_the_file(path) as connection:
         sql = f"UPDATE request SET {column} = ? WHERE id = ?"  # noqa: S608  our own column names
         assert connection.execute(sql, (value, request.id)).rowcount == 1
+
+
+def test_a_row_that_cannot_be_read_hides_no_other_snooze(playing: Callable[[], Scene], path: Path) -> None:
+    scene = playing()
+    requests, until = [scene.in_state(State.PENDING) for _ in range(3)], scene.clock() + timedelta(hours=1)
+    for request in requests:
+        scene.store.snooze(request.id, ADA, until=until)
+    rewrite(path, requests[1], "progress", "{")
+    assert playing().store.snoozes(ADA) == dict.fromkeys((requests[0].id, requests[2].id), until)
 
 
 @KEYS

@@ -45,6 +45,7 @@ from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
 from sayso.server.protection import GONE, share_headers
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
+from sayso.stores.review import requests_with
 
 _log = logging.getLogger("sayso.server")
 
@@ -279,12 +280,10 @@ class PageHub(Hub):
         counts = _Counts(self._store.count(wanted), newest, aside)
         rows: dict[str, _Changed] = {}
         away = self._store.delegations() if changed else ()
-        for request_id in changed:
-            with suppress(errors.RequestNotFoundError):
-                request = self._store.get(request_id)
-                is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
-                if is_news or request_id in self.changed_rows:  # or the row was sent as changed and is no longer
-                    rows[request_id] = _changed(request, away)
+        for request in requests_with(self._store, changed):
+            is_news = request.state is not State.PENDING or request.claimed_by is not None or request.votes
+            if is_news or request.id in self.changed_rows:  # or the row was sent as changed and is no longer
+                rows[request.id] = _changed(request, away)
         return counts, rows
 
 

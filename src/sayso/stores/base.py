@@ -43,7 +43,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Store(ProgramStore, ReviewStore, GrantVerbs, PeopleVerbs):
+class Store(ProgramStore, GrantVerbs, PeopleVerbs):
     """Stores requests, runs, grants and records."""
 
     @abstractmethod

@@ -34,6 +34,7 @@ class Filter:
             double quotes are searched for side by side. `12,500.50` and `12.500,50` also find `12500.50`. Only the
             first 4,000 characters of arguments are searched; in an encrypted store, only id, run and function.
         kind: Calls or questions only.
+        ids: Any of these requests.
         at: Treat requests as expired that have reached their end at this instant, even if that is not recorded yet.
     """
 
@@ -44,6 +45,7 @@ class Filter:
     claimed_by: Identity | None = None
     text: str | None = None
     kind: Literal["call", "question"] | None = None
+    ids: frozenset[str] = frozenset()
     at: datetime | None = None
 
     @property
@@ -109,6 +111,7 @@ def matches(request: Request, wanted: Filter) -> bool:
     text = search_text(request) if words else ""
     return (
         (not wanted.states or (State.EXPIRED if is_expired else request.state) in wanted.states)
+        and (not wanted.ids or request.id in wanted.ids)
         and (wanted.kind is None or request.kind == wanted.kind)
         and (wanted.run_id is None or request.run_id == wanted.run_id)
         and (wanted.name is None or wanted.name in names)

@@ -39,6 +39,7 @@ class Tables(ABC):
         run_ids: The ids of the runs, in the order in which they were first stored; cursors are positions in this list.
         records: The records by kind and key, with encrypted bodies.
         ids: The ids of the requests; cursors are positions in this list, from 1.
+        places: The positions of the requests, by id.
         live: The positions of requests that are not final.
         holders: The ids of requests that hold, by fingerprint.
     """
@@ -52,6 +53,7 @@ class Tables(ABC):
         self.run_ids: list[str] = []
         self.records: dict[str, dict[str, RecordRow]] = {}
         self.ids: list[str] = []
+        self.places: dict[str, int] = {}
         self.live: dict[str, int] = {}
         self.holders: dict[str, str] = {}
         self._keys: dict[str, str] = {}  # ids by the digest of run and key
@@ -63,7 +65,7 @@ class Tables(ABC):
         """Store a new or changed request; the digests of its key and effect matter for a new one only."""
         if row.id not in self.rows:
             self.ids.append(row.id)
-            self.live[row.id] = len(self.ids)
+            self.live[row.id] = self.places[row.id] = len(self.ids)
             if key is not None:
                 self._keys.setdefault(key, row.id)
             if effect is not None:
@@ -258,7 +260,10 @@ class TableStore(Store):
         if after is not None:
             beyond = range(1, min(after, len(beyond) + 1)) if newest else range(after + 1, len(beyond) + 1)
         places: Sequence[int] = beyond
-        if wanted.states and wanted.states <= LIVE:  # requests that are due are live too
+        if wanted.ids:
+            known = map(tables.places.get, wanted.ids)
+            places = sorted(place for place in known if place is not None and place in beyond)
+        elif wanted.states and wanted.states <= LIVE:  # requests that are due are live too
             places = [place for place in tables.live.values() if place in beyond]
         for place in reversed(places) if newest else places:
             request = tables.request(tables.ids[place - 1])

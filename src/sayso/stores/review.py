@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -187,6 +186,16 @@ def requests_in(
         has_more = cursor is not None and (since is None or bool(found))
 
 
+def requests_with(store: ReviewStore, ids: Collection[str], states: frozenset[State] = frozenset()) -> list[Request]:
+    """Return the requests with these ids, in the order in which they were asked; expiries are not recorded.
+
+    One read serves all of them. Those that do not exist, or are in none of the states, are left out.
+    """
+    if not ids:  # a filter without ids would list every request
+        return []
+    return [*store.list(Filter(states=states, ids=frozenset(ids)), limit=len(ids)).requests]
+
+
 def rows_of(
     store: ReviewStore, *, run_id: str | None = None, request_id: str | None = None,
     after: tuple[str, int] | None = None,
@@ -203,7 +212,7 @@ def rows_of(
 _LOOKED_THROUGH = 20
 
 
-class PeopleVerbs(RecordVerbs, RequestStore):
+class PeopleVerbs(RecordVerbs, ReviewStore):
     """The verbs of `sayso.stores.base.Store` with which reviewers work together."""
 
     @verb
@@ -343,12 +352,9 @@ class PeopleVerbs(RecordVerbs, RequestStore):
     def snoozes(self, who: Identity) -> dict[str, datetime]:
         """Return the pending requests that somebody has snoozed, with the ends of the snoozes."""
         found, now = ((one.key, one.due) for one in self.records(_snooze_kind(who))), self.now()
-        return {key: due for key, due in found if due is not None and now < due and self._is_pending(key)}
-
-    def _is_pending(self, request_id: str) -> bool:
-        with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):
-            return self.get(request_id).state is State.PENDING
-        return False
+        snoozed = {key: due for key, due in found if due is not None and now < due}
+        pending = _pending(self, snoozed)
+        return {key: due for key, due in snoozed.items() if key in pending}
 
 
 def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: Callable[[Identity], bool]) -> None:
@@ -397,6 +403,14 @@ def _mentioned(name: str) -> str:
 
 def _snooze_kind(who: Identity) -> str:
     return f"snooze/{who.folded}"
+
+
+def _pending(store: ReviewStore, ids: Collection[str]) -> frozenset[str]:
+    """Return which of these requests are pending. One that cannot be read is left out."""
+    try:
+        return frozenset(one.id for one in requests_with(store, ids, frozenset({State.PENDING})))
+    except errors.StoreCorruptError:
+        return frozenset() if len(ids) == 1 else frozenset[str]().union(*(_pending(store, {one}) for one in ids))
 
 
 def _answered_by(body: dict[str, Any]) -> frozenset[str]:

@@ -55,6 +55,11 @@ def where_of(wanted: Filter) -> tuple[list[str], list[Any]]:
         if value is not None:
             parts.append(f"{column} = ?")
             values.append(value)
+    if wanted.ids:
+        parts.append("id IN (SELECT value FROM json_each(?))")
+        # Without the texts that no row can contain, because of which Postgres would find none of the others.
+        ids = (one for one in sorted(wanted.ids) if "\0" not in one and one.encode(errors="ignore").decode() == one)
+        values.append(json.dumps([*ids]))
     if wanted.name is not None:
         parts.append("? IN (name, tool)")
         values.append(wanted.name)

@@ -34,6 +34,7 @@ from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import pending_filter, render, rows_of
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
+from sayso.stores.review import requests_with
 from sayso.view import card
 from sayso.view.summary import RISKS, channel_name
 
@@ -188,11 +189,13 @@ def inbox(context: RequestContext) -> Response:
 
 
 def _count_of_mine(context: RequestContext) -> int:
-    """Return how many pending requests this person, or one for whom they stand in, has claimed or was assigned."""
-    people = (context.reviewer.identity, *context.stood_in_for)
-    count = sum(context.settings.store.count(replace(pending_filter(), claimed_by=one)) for one in people)
-    snoozed = (one for one in map(context.find, context.snoozed) if one is not None)
-    return count - sum(map(context.has, snoozed))
+    """Return how many pending requests this person, or one for whom they stand in, has claimed or was assigned.
+
+    Without those that they have snoozed.
+    """
+    people, store = (context.reviewer.identity, *context.stood_in_for), context.settings.store
+    count = sum(store.count(replace(pending_filter(), claimed_by=one)) for one in people)
+    return count - sum(map(context.has, requests_with(store, context.snoozed)))
 
 
 def history(context: RequestContext) -> Response:

@@ -1,0 +1,80 @@
+"""How often a page, or a refresh of all open pages, reads the store: as often for many rows as for few."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sayso
+from sayso.model.reviewer import LOCAL, Identity
+from sayso.server.app import create_app
+from sayso.server.events import PageHub
+from sayso.stores.sqlite import SqliteStore
+from sayso.testing import sample_call
+from tests.support.browsing import Browser, browser
+
+ADA = Identity(LOCAL, "ada")
+
+
+class Counted(SqliteStore):
+    """A store that counts its reads."""
+
+    reads = 0
+
+    def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        self.reads += 1
+        return super()._query(sql, values)
+
+    def reads_of(self, work: Callable[[], object]) -> int:
+        work()  # what is read once and remembered
+        before = self.reads
+        work()
+        return self.reads - before
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[Counted]:
+    with closing(Counted(tmp_path / "requests.db")) as store:
+        yield store
+
+
+@pytest.fixture
+def ada(counted: Counted) -> Browser:
+    return browser(create_app(counted), "ada")
+
+
+def ask(store: Counted, count: int) -> list[str]:
+    """Ask, each request in its own run; Ada has claimed all of them and snoozed every second one."""
+    review = sayso.Review(store, by="ada")
+    ids = [store.ask(sample_call()).id for _ in range(count)]
+    for request_id in ids:
+        review.claim(request_id)
+    for request_id in ids[::2]:
+        review.snooze(request_id, "1h")
+    return ids
+
+
+@pytest.mark.parametrize("address", ["/", "/?mine=yes", "/?snoozed=yes", "/history"])
+def test_a_page_of_many_requests_reads_as_often_as_one_of_few(counted: Counted, ada: Browser, address: str) -> None:
+    def page() -> None:
+        assert ada.get(address).status_code == 200
+
+    ask(counted, 4)
+    few = counted.reads_of(page)
+    ask(counted, 20)
+    assert counted.reads_of(page) == few
+
+
+def test_a_refresh_of_many_changed_rows_reads_as_often_as_one_of_few(counted: Counted) -> None:
+    ids = ask(counted, 20)
+    with closing(asyncio.new_event_loop()) as loop:
+        hub = PageHub(counted, loop)
+        few, many = (counted.reads_of(lambda rows=rows: hub._look(set(rows), {ADA})) for rows in (ids[:1], ids))
+        assert few == many
+        _, rows = hub._look({*ids, "rq_none", "rq_\0"}, {ADA})
+        assert rows.keys() == set(ids)
