@@ -198,6 +198,8 @@ def post(
 ) -> tuple[int, bytes]:  # fmt: skip
     """POST a body and return the status and the first bytes of the response.
 
+    If the deadline is reached within the body, they are those that have arrived.
+
     Args:
         where: The receiver.
         body: The body.
@@ -208,7 +210,8 @@ def post(
 
     Raises:
         AddressRefusedError: The name resolves to an address that is not allowed.
-        OSError: The connection failed, the certificate is not trusted, or there was no response in time.
+        TimeoutError: There was no response in time.
+        OSError: The connection failed, the certificate is not trusted, or the response is not valid HTTP.
     """
     addresses, deadline = where.resolve(), time.monotonic() + seconds
     trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
@@ -217,7 +220,8 @@ def post(
         link.sock = plain = _connected(addresses, where.port, deadline)
         with closing(plain.dup()) as duplicate:  # the TLS wrapper takes over the original socket
             # A socket timeout applies to each read, so a receiver that sends a byte a second could hold the line.
-            timer = threading.Timer(_left(deadline), _shut_down, (duplicate,))
+            is_over = threading.Event()
+            timer = threading.Timer(_left(deadline), _shut_down, (duplicate, is_over))
             timer.daemon = True
             timer.start()
             try:
@@ -225,11 +229,35 @@ def post(
                     link.sock = trust.wrap_socket(plain, server_hostname=where.host)
                 link.request("POST", where.path, body, {**headers, "connection": "close"})
                 with link.getresponse() as answer:
-                    return answer.status, answer.read(room) if room else b""
-            except http.client.HTTPException as error:
-                raise OSError(f"{where.origin} did not answer with valid HTTP ({type(error).__name__})") from None
+                    return answer.status, _first_bytes(answer, room, is_over)
+            except (OSError, http.client.HTTPException) as error:
+                if _is_late(error, is_over):
+                    raise TimeoutError(f"{where.origin} did not answer in time") from None
+                if isinstance(error, http.client.HTTPException):
+                    raise OSError(f"{where.origin} did not answer with valid HTTP ({type(error).__name__})") from None
+                raise
             finally:
                 timer.cancel()
+
+
+def _first_bytes(answer: http.client.HTTPResponse, room: int, is_over: threading.Event) -> bytes:
+    found = b""
+    try:
+        while len(found) < room and (part := answer.read1(room - len(found))):
+            found += part
+    except (OSError, http.client.HTTPException) as error:
+        if not _is_late(error, is_over):
+            raise
+    return found
+
+
+def _is_late(error: Exception, is_over: threading.Event) -> bool:
+    """Return whether an error means that the deadline was reached.
+
+    Its shutdown looks like an end that the receiver made, or like a reset if more bytes arrived before that end was
+    read. A socket's own timeout is not shorter than the time that was left.
+    """
+    return is_over.is_set() or isinstance(error, TimeoutError)
 
 
 def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
@@ -248,7 +276,8 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _shut_down(line: socket.socket) -> None:
+def _shut_down(line: socket.socket, is_over: threading.Event) -> None:
+    is_over.set()  # before the shutdown, whose effects are judged by it
     with suppress(OSError):  # already closed
         line.shutdown(socket.SHUT_RDWR)
 
