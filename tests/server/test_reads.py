@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from sayso.server.app import create_app
 from sayso.server.events import PageHub
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
-from tests.support.browsing import Browser, browser
+from tests.conftest import Clock
+from tests.support.browsing import Browser, browser, text_of
 
 ADA = Identity(LOCAL, "ada")
 
@@ -68,6 +70,27 @@ def test_a_page_of_many_requests_reads_as_often_as_one_of_few(counted: Counted, 
     few = counted.reads_of(page)
     ask(counted, 20)
     assert counted.reads_of(page) == few
+
+
+def test_a_page_to_decide_many_reads_as_often_as_one_for_few(counted: Counted, ada: Browser) -> None:
+    def page(*words: str) -> None:
+        assert ada.get(f"/bulk?verb=approve&{'&'.join(words)}").status_code == 200
+
+    ids = ask(counted, 8)[1::2]
+    alone = counted.reads_of(lambda: page(f"alike={ids[0]}"))
+    few = counted.reads_of(lambda: page(*(f"id={one}" for one in ids)))
+    ids += ask(counted, 40)[1::2]
+    assert counted.reads_of(lambda: page(f"alike={ids[0]}")) == alone
+    assert counted.reads_of(lambda: page(*(f"id={one}" for one in ids))) == few
+
+
+def test_requests_that_are_read_together_are_as_they_stand_now(counted: Counted, ada: Browser, clock: Clock) -> None:
+    early, late = (counted.ask(sample_call(expires_at=clock() + timedelta(hours=hours))) for hours in (1, 3))
+    clock.tick(hours=2)
+    text = text_of(ada.get(f"/bulk?verb=approve&id={early.id}&id={late.id[:20]}").text)
+    assert "expired" in text
+    assert "Approve 1 request" in text
+    assert ada.get(f"/bulk?verb=approve&id={late.id}&id=rq_none").status_code == 404
 
 
 def test_a_refresh_of_many_changed_rows_reads_as_often_as_one_of_few(counted: Counted) -> None:

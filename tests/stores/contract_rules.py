@@ -165,6 +165,18 @@ class RuleContract(StoreContract):
         refusal(errors.ClaimedError, lambda: self.decide("approve", mine, BOB))
         assert audit.verify(self.store).broken == ()
 
+    def test_comments_are_found_for_many_requests_at_once(self) -> None:
+        first, second, third, other = (
+            self.ask(run, arguments={"amount": at}) for at, run in enumerate(("b", "a", "b", "a"))
+        )
+        for request, text in ((first, "1"), (other, "no"), (third, "2"), (second, "3"), (first, "4")):
+            self.store.comment(request.id, ADA, text=text, channel="test")
+        found = dict[str, list[str]]()
+        for row in self.elsewhere(self.store).comments([first, second, third]):
+            found.setdefault(row.request_id, []).append(comments_in([self.store.legible(row)])[0].text)
+        assert found == {first.id: ["1", "4"], second.id: ["3"], third.id: ["2"]}
+        assert [*self.store.comments([])] == []
+
     def test_a_snooze_is_of_one_person_and_changes_nothing_of_the_request(self) -> None:
         first, second, third = self.ask("run_a"), self.ask("run_b"), self.in_state(State.REJECTED)
         before, until = self.everything(), self.clock() + timedelta(hours=1)

@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from sayso import clock, errors
 from sayso.effects import in_forked_child
 from sayso.model import cached_property
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.text import Language, choose, later, say
 from sayso.reviews import Review
@@ -36,6 +36,8 @@ from sayso.server.language import language_of
 from sayso.server.protection import Rate, read_bytes
 from sayso.server.push import Push
 from sayso.stores.base import Store
+from sayso.stores.review import requests_with
+from sayso.stores.transaction import lapsed
 
 Form = ImmutableMultiDict[str, str]
 Endpoint = Callable[[Http], Awaitable[Response]]
@@ -164,6 +166,13 @@ class RequestContext:
             return self.review.get(request_id) if request_id else None
         except (errors.RequestNotFoundError, errors.AmbiguousIdError):
             return None
+
+    def get_each(self, request_ids: Sequence[str]) -> list[Request]:
+        """Return requests as `Review.get` does, which also raises for them; those with full ids are read together."""
+        now, known = clock.now(), {one.id: one for one in requests_with(self.settings.store, request_ids)}
+        # The others are few: ids that were shortened, and requests that time or a dead worker may have changed.
+        current = {one.id for one in known.values() if one.state is not State.RUNNING and lapsed(one, now) is None}
+        return [known[one] if one in current else self.review.get(one) for one in request_ids]
 
     def query(self, name: str) -> str:
         """Return a query parameter; empty if it is absent."""

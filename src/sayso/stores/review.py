@@ -8,7 +8,7 @@ reviewer's own setting, and is not in the journal. Delegations (`sayso.stores.tr
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -57,6 +57,11 @@ class ReviewStore(RequestStore):
     @abstractmethod
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
         """Return how requests are tied to the journal, ordered by id; `after` is the last id seen."""
+
+    def comments(self, requests: Iterable[Request]) -> Sequence[Entry]:
+        """Return the journal entries with which these requests were commented on; those of one request in order."""
+        rows = (row for one in requests for row in rows_of(self, run_id=one.run_id, request_id=one.id))
+        return [row for row in rows if row.event == teamwork.COMMENTED]
 
     def legible(self, entry: Entry) -> Entry:
         """Return a journal entry with its words decrypted; its link covers the encrypted words."""

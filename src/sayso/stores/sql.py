@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
+from sayso.model.teamwork import COMMENTED
 from sayso.stores import processes
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, altered, legible, record_column, sealed, step_column
@@ -98,6 +99,10 @@ _JOURNAL = f"SELECT {_ENTRY} FROM journal WHERE (run_id, seq) > (?, ?) ORDER BY 
 _JOURNAL_OF = (
     f"SELECT {_ENTRY} FROM journal WHERE run_id = ? AND seq > ? AND (CAST(? AS TEXT) IS NULL OR request_id = ?)"
     " ORDER BY seq"
+)
+_COMMENTS = (
+    f"SELECT {_ENTRY} FROM journal WHERE run_id IN (SELECT value FROM json_each(?))"
+    f" AND request_id IN (SELECT value FROM json_each(?)) AND event = '{COMMENTED}' ORDER BY run_id, seq"
 )
 _RUN_OF = "SELECT run_id FROM request WHERE id = ?"
 _COLUMNS = "run_id, name, kind, state, holder, created_at, updated_at"
@@ -263,6 +268,11 @@ class SqlStore(Store):
         else:
             values = (run_id, seq if run == run_id else 0, request_id, request_id)
             found = self._query(f"{_JOURNAL_OF} LIMIT {limit:d}", values)
+        return [Entry._make(row) for row in found]
+
+    def comments(self, requests: Iterable[Request]) -> Sequence[Entry]:
+        run_of = {one.id: one.run_id for one in requests}
+        found = self._query(_COMMENTS, (json.dumps(sorted({*run_of.values()})), json.dumps(sorted(run_of))))
         return [Entry._make(row) for row in found]
 
     def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:

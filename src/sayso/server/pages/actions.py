@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from sayso import audit, clock, errors
+from sayso import clock, errors
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.request import Call, Request, State
 from sayso.model.teamwork import comments_in
@@ -238,9 +238,10 @@ def confirm(context: RequestContext) -> Response:
     asked, named = _asked(context), set(context.http.query_params.getlist("id"))
     requests = [one for one in asked if one.state is State.PENDING]
     now, items, parts = clock.now(), dict[str, dict[str, Any]](), list[dict[str, Any]]()
+    said = _comments(context, requests[:_MOST])
     for group in fold(requests[:_MOST]):  # alike calls with their table, or one request in full
         is_table = len(group) >= FEWEST
-        calls = {one.id: _item(context, verbs, one, now, is_whole=not is_table) for one in group}
+        calls = {one.id: _item(context, verbs, one, now, said.get(one.id, ()), is_whole=not is_table) for one in group}
         comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
         others = similar_to(context.settings.store, group) if is_table else ()
         table = table_of(group, now, comments, warnings, others) if is_table else None
@@ -328,7 +329,7 @@ def _asked(context: RequestContext) -> list[Request]:
     ids = given.getlist("id")
     if len(ids) > _MOST:
         raise _wrong_number()
-    found = {one.id: one for one in map(context.review.get, ids)}
+    found = {one.id: one for one in context.get_each(ids)}
     alike = dict.fromkeys(given.getlist("alike")[:_MOST])
     is_alone = len(alike) == 1 and not ids
     for request_id in alike:
@@ -404,8 +405,9 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
 
 
 def _item(
-    context: RequestContext, verbs: Sequence[str], request: Request, now: datetime, *, is_whole: bool
-) -> dict[str, Any]:
+    context: RequestContext, verbs: Sequence[str], request: Request, now: datetime, comments: Sequence[str], *,
+    is_whole: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Return all that a reviewer must see to decide one request, and why it is left out, if it is."""
     left_out = page.why_not(context, request, now)
     if "approve" in verbs and request.kind == "question":
@@ -413,16 +415,25 @@ def _item(
     row = row_of(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
     rows = card.ask_rows(request, now, width=96, full=True, same_effect=others) if is_whole else ()
-    entries = audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id)
-    said = [say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in(entries)]
     return {
-        "row": row, "call": "\n".join(rows), "why_not": left_out, "comments": said,
+        "row": row, "call": "\n".join(rows), "why_not": left_out, "comments": comments,
         "warnings": card.effect_cautions(others, now),
         "stands_out": outlier_notes(context.settings.store, request) if is_whole else (),  # a table has its own
         # This reviewer has approved it already, and others still have to.
         "is_approved": any(context.reviewer.identity.is_same(vote.by) for vote in request.votes),
         "risk": known(row.risk) if is_high(request.risk) else "",
     }  # fmt: skip
+
+
+def _comments(context: RequestContext, requests: Sequence[Request]) -> dict[str, list[str]]:
+    """Return the comments on these requests as lines, by request."""
+    store, found = context.settings.store, dict[str, list[str]]()
+    for entry in map(store.legible, store.comments(requests)):
+        said = [
+            say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in([entry])
+        ]
+        found.setdefault(entry.request_id, []).extend(said)
+    return found
 
 
 def _verb(name: str) -> str:
