@@ -72,6 +72,16 @@ def test_a_page_of_many_requests_reads_as_often_as_one_of_few(counted: Counted, 
     assert counted.reads_of(page) == few
 
 
+def test_the_first_page_of_runs_reads_each_plain_run_once(counted: Counted, ada: Browser) -> None:
+    def page() -> None:
+        assert ada.get("/runs").status_code == 200
+
+    ask(counted, 4)
+    few = counted.reads_of(page)
+    ask(counted, 20)
+    assert counted.reads_of(page) == few + 20
+
+
 def test_a_page_to_decide_many_reads_as_often_as_one_for_few(counted: Counted, ada: Browser) -> None:
     def page(*words: str) -> None:
         assert ada.get(f"/bulk?verb=approve&{'&'.join(words)}").status_code == 200

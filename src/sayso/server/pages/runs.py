@@ -88,7 +88,7 @@ def _plain_runs(
     Such a run is not stored: it is of a program of which only the requests are known.
     A page looks through a limited number of requests, so it may be short, or empty, although there are more.
     """
-    at = clock.now()
+    at, is_from_top = clock.now(), cursor is None
     wanted = Filter(_STATES[state] if state else frozenset(), name=name, at=at)
     found, seen = list[dict[str, Any]](), set[str]()
     for _ in range(_MOST_READ_PAGES):
@@ -102,8 +102,9 @@ def _plain_runs(
         for run_id, request_id in firsts.items():
             if run_id in stored:
                 continue
-            newest = store.list(replace(wanted, run_id=run_id), limit=1, newest=True).requests
-            if newest and newest[0].id == request_id:
+            # From the top, the first that is met of a run is its newest. Below, a page before may have shown the run.
+            newest = () if is_from_top else store.list(replace(wanted, run_id=run_id), limit=1, newest=True).requests
+            if is_from_top or (newest and newest[0].id == request_id):
                 one = _plain_run(store, run_id, at)
                 found += [one] if state in {None, one["state"]} else []
         cursor = page.cursor
