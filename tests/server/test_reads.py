@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.reviewer import LOCAL, TOKENS, Identity
 from sayso.server.app import create_app
 from sayso.server.events import PageHub
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.browsing import Browser, browser, text_of
+from tests.support.calling import caller
 
 ADA = Identity(LOCAL, "ada")
 
@@ -101,6 +102,19 @@ def test_requests_that_are_read_together_are_as_they_stand_now(counted: Counted,
     assert "expired" in text
     assert "Approve 1 request" in text
     assert ada.get(f"/bulk?verb=approve&id={late.id}&id=rq_none").status_code == 404
+
+
+def test_a_program_that_looks_for_many_ids_reads_as_often_as_for_few(counted: Counted) -> None:
+    program = caller(create_app(counted), "ask", "bot")
+
+    def match() -> list[str]:
+        return program.post("/api/v1/program/match", json={"prefix": "rq_", "limit": 100}).json()["ids"]
+
+    mine = [counted.ask(sample_call(requester=Identity(TOKENS, "bot"))).id for _ in range(3)]
+    few = counted.reads_of(match)
+    ask(counted, 20)  # of other programs
+    assert counted.reads_of(match) == few
+    assert sorted(match()) == sorted(mine)
 
 
 def test_a_refresh_of_many_changed_rows_reads_as_often_as_one_of_few(counted: Counted) -> None:

@@ -32,6 +32,7 @@ from sayso.server.api.validation import Denied, Ownership, validate_request
 from sayso.server.events import StoreVersion, until_changed
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
+from sayso.stores.review import requests_with
 from sayso.stores.transaction import waiting_kind
 
 __all__ = ["MOST_RETRIES", "message_of", "must_have_starts", "record", "refused", "router", "validated_request"]
@@ -361,7 +362,8 @@ def by_effect(own: Ownership, message: messages.ByEffect) -> messages.Requests:
 @_verb("Find ids of the program's requests by prefix")
 def match(own: Ownership, message: messages.Match) -> messages.Ids:
     ids = own.store.match(message.prefix, _MAX_LOOKED_AT)
-    return messages.Ids.of(ids=[one for one in ids if own.is_mine(own.store.get(one))][: message.limit])
+    mine = {one.id for one in requests_with(own.store, ids) if own.is_mine(one)}
+    return messages.Ids.of(ids=[one for one in ids if one in mine][: message.limit])
 
 
 @_verb("The program's requests")
