@@ -121,6 +121,11 @@ def test_a_refresh_of_many_changed_rows_reads_as_often_as_one_of_few(counted: Co
     ids = ask(counted, 20)
     with closing(asyncio.new_event_loop()) as loop:
         hub = PageHub(counted, loop)
+        crowd = {ADA, *(Identity(LOCAL, f"reviewer {number}") for number in range(20))}
+        one, all_of_them = (
+            counted.reads_of(lambda people=people: hub._look(set(), people)) for people in ({ADA}, crowd)
+        )
+        assert one == all_of_them
         few, many = (counted.reads_of(lambda rows=rows: hub._look(set(rows), {ADA})) for rows in (ids[:1], ids))
         assert few == many
         _, rows = hub._look({*ids, "rq_none", "rq_\0"}, {ADA})

@@ -205,10 +205,16 @@ class RuleContract(StoreContract):
         with ExitStack() as counted:
             reads = [
                 counted.enter_context(patch.object(self.store, name, wraps=getattr(self.store, name)))
-                for name in ("count", "get", "list", "record", "records")
+                for name in ("count", "get", "list", "record", "records", "records_of")
             ]
             assert self.store.snoozes(ADA) == dict.fromkeys(asked, until)
-        assert sum(read.call_count for read in reads) == 2  # one of the snoozes, and one of the requests
+            assert sum(read.call_count for read in reads) == 2  # one of the snoozes, and one of the requests
+        self.store.snooze(asked[0], BOB, until=until)
+        self.store.snooze(asked[1], Identity(LOCAL, "Dave"), until=until)  # who is not asked for
+        found = self.store.snoozes_of([ADA, BOB, Identity(LOCAL, "Carol")])
+        assert found == {
+            ADA.folded: dict.fromkeys(asked, until), BOB.folded: {asked[0]: until}, Identity(LOCAL, "carol").folded: {},
+        }  # fmt: skip
 
     def test_who_has_approved_what_needs_further_people_is_found_until_it_changes(self) -> None:
         carol, other = Identity(LOCAL, "Carol"), self.elsewhere(self.store)

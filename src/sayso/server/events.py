@@ -275,8 +275,8 @@ class PageHub(Hub):
         newest = tuple((one.created_at, frozenset(vote.by.folded for vote in one.votes)) for one in page.requests)
         voters = self._store.voters()
         aside = Counter(who for by in voters.values() for who in by)
-        for reader in {one.folded: one for one in readers}.values():
-            aside[reader.folded] += sum(reader.folded not in voters.get(one, ()) for one in self._store.snoozes(reader))
+        for reader, snoozed in self._store.snoozes_of(readers).items():
+            aside[reader] += sum(reader not in voters.get(one, ()) for one in snoozed)
         counts = _Counts(self._store.count(wanted), newest, aside)
         rows: dict[str, _Changed] = {}
         away = self._store.delegations() if changed else ()

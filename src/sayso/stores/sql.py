@@ -146,6 +146,9 @@ _PUT_RECORD = (
 _DROP_RECORD = "DELETE FROM record WHERE kind = ? AND key = ?"
 _AFTER_RECORD = "SELECT kind, key, body, due FROM record WHERE kind = ? AND key > ? ORDER BY key"
 _DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <= ? ORDER BY due, key"
+_RECORDS_OF = (
+    "SELECT kind, key, body, due FROM record WHERE kind IN (SELECT value FROM json_each(?)) ORDER BY kind, key"
+)
 _COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
 
 
@@ -333,6 +336,9 @@ class SqlStore(Store):
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         sql, bound = (_AFTER_RECORD, after) if due_by is None else (_DUE_RECORDS, due_by)
         return [_opened(row, self.seal) for row in self._query(f"{sql} LIMIT {limit:d}", (kind, bound))]
+
+    def _rows_of_kinds(self, kinds: Sequence[str], limit: int) -> Sequence[RecordRow]:
+        return [_opened(row, self.seal) for row in self._query(f"{_RECORDS_OF} LIMIT {limit:d}", (json.dumps(kinds),))]
 
     def count_records(self, kind: str, most: int) -> int:
         return int(self._query(f"{_COUNT_RECORDS} LIMIT {most:d}) AS counted", (kind,))[0][0])

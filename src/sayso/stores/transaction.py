@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -198,6 +198,16 @@ class RecordVerbs(ABC):
             raise ValueError("give due_by= or after=, not both")
         due = None if due_by is None else microseconds(due_by)
         return [record_of(row) for row in self._record_rows(kind, due, after, limit)]
+
+    def records_of(self, kinds: Collection[str], limit: int = 1000) -> Sequence[Record]:
+        """Return committed records of several kinds, ordered by kind and key; `limit` for each kind, on average."""
+        return [record_of(row) for row in self._rows_of_kinds(sorted(kinds), limit * len(kinds))]
+
+    def _rows_of_kinds(self, kinds: Sequence[str], limit: int) -> Sequence[RecordRow]:
+        found = list[RecordRow]()
+        for kind in kinds:
+            found += self._record_rows(kind, None, "", limit - len(found))
+        return found
 
     def count_records(self, kind: str, most: int) -> int:
         """Return how many committed records of a kind there are, at most `most`."""
