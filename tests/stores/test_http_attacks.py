@@ -33,11 +33,12 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
 from sayso.server.api import validation
+from sayso.server.api.program import router
 from sayso.server.api.validation import validate_arguments
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
-from sayso.stores.http_messages import Changes, Get, GetRun, Journal, Start, TakeRun, Wait
+from sayso.stores.http_messages import Changes, Get, GetRun, Journal, Note, Start, TakeRun, Wait
 from sayso.stores.http_transport import encoded
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
@@ -592,6 +593,47 @@ def test_the_whole_answer_about_a_foreign_run_is_that_about_none(stage: Stage) -
     assert answers[:3] == answers[3:]
     asked = json.dumps({"request": asked_message(sample_call("order-1"))}).encode()
     assert whole_answer(mine, "/ask", asked) == answers[0]
+
+
+SAMPLES: dict[str, Any] = {
+    "token": "t", "worker": "w", "holder": "me", "happened": True, "problems": ["odd"], "outcome": ["done"],
+}  # fmt: skip
+"""A value for each required field that does not name a request or a run."""
+
+
+def test_a_message_that_names_what_another_program_has_is_answered_as_if_nobody_had_it(stage: Stage) -> None:
+    # A loop over all endpoints, so that a new one that does not ask `Ownership` fails here.
+    them = stage.program("theirs")
+    theirs = them.ask(sample_call("run_theirs", key="k", effect="refund:A-1"))
+    them.leave_run(RunUpdate(record("run_theirs"), [Step("/", "{}")]), RunState.BROKEN)
+    stage.person().approve(theirs.id)
+    before, mine, sent = stage.store.get(theirs.id), stage.program("mine"), list[str]()
+    foreign = {
+        "request_id": theirs.id, "run_id": "run_theirs", "fingerprint": theirs.fingerprint, "effect": "refund:A-1",
+        "prefix": "rq_", "key": "k",
+    }  # fmt: skip
+    nobodys = {
+        "request_id": NOBODYS, "run_id": "run_nobodys", "fingerprint": "0" * 64, "effect": "refund:A-2",
+        "prefix": "rq_0000", "key": "k",
+    }  # fmt: skip
+    for endpoint in router.endpoints:
+        assert endpoint.input is not None
+        fields = endpoint.input.model_fields
+        if endpoint.input is Note:  # a note begins a run that does not exist
+            continue
+        needed = {name for name, field in fields.items() if field.is_required()}
+        for named in foreign.keys() & fields.keys():
+            unknown = needed - SAMPLES.keys() - foreign.keys()
+            assert not unknown, f"{endpoint.path}: give SAMPLES a value for {', '.join(sorted(unknown))}"
+            answers = [
+                whole_answer(mine, endpoint.path.removeprefix("/v1/program"), json.dumps(body).encode())
+                for body in ({name: (SAMPLES | one)[name] for name in needed | {named}} for one in (foreign, nobodys))
+            ]
+            assert answers[0] == answers[1], f"{endpoint.path} tells {named} of another program; see `Ownership`"
+            assert answers[0][0] in {200, 404}, answers[0]
+            sent.append(f"{endpoint.path} {named}")
+    assert len(sent) >= 16, sent
+    assert stage.store.get(theirs.id) == before
 
 
 def test_of_every_foreign_run_and_request_none_is_met(stage: Stage) -> None:
