@@ -35,6 +35,7 @@ ports = [9]
 allow_private = true
 secret_env = "OPS_SECRET"
 """
+TYPES = f"type must be one of {', '.join(registry._TYPES)}"
 SECRET = {"OPS_SECRET": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}
 
 
@@ -209,8 +210,8 @@ def test_doctor_is_content_with_a_channel_that_works() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ('type = "pigeon"', "pigeon", "type must be one of apprise, slack, terminal, webhook, not 'pigeon'"),
-        ("", "no type", "type must be one of apprise, slack, terminal, webhook, not None"),
+        ('type = "pigeon"', "pigeon", f"{TYPES}, not 'pigeon'"),
+        ("", "no type", f"{TYPES}, not None"),
         ('type = "slack"', "slack", "bot_token_env is missing"),
         (
             'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "UNSET"',
@@ -250,8 +251,8 @@ def test_doctor_finds_that_a_channel_which_worked_lost_its_secret() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[channels.desk]\ntype = "pigeon"', "type must be one of apprise, slack, terminal, webhook, not 'pigeon'"),
-        ("[channels.desk]", "type must be one of apprise, slack, terminal, webhook, not None"),
+        ('[channels.desk]\ntype = "pigeon"', f"{TYPES}, not 'pigeon'"),
+        ("[channels.desk]", f"{TYPES}, not None"),
         ('[channels.desk]\ntype = "queue"', "a queue exists only inside a program"),
         ('[channels.desk]\ntype = "terminal"\nloud = true', "loud is not known"),
         ('[channels."a/b"]\ntype = "terminal"', "a channel's name has 1 to 40 characters of"),

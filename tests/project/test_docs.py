@@ -17,6 +17,7 @@ import pytest
 
 import sayso
 from sayso import cli, config, errors
+from sayso.channels import registry
 from sayso.cli import context
 from sayso.gates import signals
 from sayso.gates.gate import HoldOptions
@@ -334,6 +335,8 @@ def test_every_setting_stands_in_the_reference(root: Path) -> None:
         assert f"`{name}`" in page, name
     assert {f"`{name}`" for name in config._TEXTS} <= set(re.findall(r"`\w+`", page))
     assert [name for name in config._TABLES if not re.search(rf"\[{name}[.\]]", page)] == []
+    channels = page.split("## Channels")[1].split("## ")[0]
+    assert [kind for kind in registry._TYPES if f"`{kind}`" not in channels] == [], "types of channels"
 
 
 def test_every_event_of_the_journal_stands_in_the_reference(root: Path) -> None:
