@@ -5,6 +5,7 @@ The invariant: no text of ours on a page stands outside of the catalogue, and no
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 from datetime import date, datetime, time, timedelta
@@ -97,18 +98,31 @@ def test_the_catalogues_have_each_text_of_the_sources_and_are_compiled() -> None
     pytest.importorskip("babel", reason="the extra `test` brings Babel")
     from babel.messages.pofile import read_po
 
-    from tests.support.catalogues import collected, compiled, texts_of, updated
+    from tests.support.catalogues import collected, compiled, texts_of, untranslated, updated
 
     source, stale = collected(), list[str]()
     for path in CATALOGUES.glob("*.po"):
         with path.open("rb") as file:
             kept = read_po(file, locale=path.stem)
         fresh = updated(path, source)
-        stale += [f"{path.name}: {one.id!r}" for one in fresh if one.id and (one.id not in kept or not one.string)]
+        stale += [f"{path.name}: {text} has no translation" for text in untranslated(fresh)]
         stale += [f"{path.name}: {one.id!r} is said nowhere" for one in kept if one.id and one.id not in fresh]
         is_compiled = texts_of(compiled(kept)) == texts_of(path.with_suffix(".mo").read_bytes())
-        stale += [] if is_compiled else [f"{path.stem}.mo"]
-    assert stale == [], "`make words` brings them up to date"
+        stale += [] if is_compiled else [f"{path.stem}.mo is not compiled from {path.name}"]
+    todo = "run `make words`, translate each text that it lists into that language, and run it again"
+    assert not stale, "\n".join([todo, *stale])
+
+
+def test_no_text_to_translate_is_an_f_string() -> None:
+    folders = [CATALOGUES.parents[1] / name for name in ("learning", "model", "server", "view")]
+    found = [
+        f"{path.name}:{call.lineno}"
+        for folder in folders for path in sorted(folder.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {"say", "say_n", "later"}
+        and any(isinstance(text, ast.JoinedStr) for text in call.args[: 2 if call.func.id == "say_n" else 1])
+    ]  # fmt: skip
+    assert found == [], "write say('%(name)s ...', name=value): an f-string is in no catalogue"
 
 
 def test_each_catalogue_says_how_numbers_are_written() -> None:

@@ -7,8 +7,9 @@ forgotten. It needs Babel, which is not needed at run time.
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stderr
 from gettext import GNUTranslations
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from babel.messages.pofile import read_po, write_po
 
 import sayso
 
-__all__ = ["FOLDER", "collected", "compiled", "texts_of", "updated", "written"]
+__all__ = ["FOLDER", "collected", "compiled", "texts_of", "untranslated", "updated", "written"]
+
+_MOST_SHOWN = 20
 
 _SOURCE = Path(sayso.__file__).parent
 FOLDER = _SOURCE / "server" / "catalogues"
@@ -36,9 +39,12 @@ def collected() -> Catalog:
     """Return all texts of the sources, without translations."""
     found = Catalog(project="sayso", charset="utf-8")
     comments = ["translators:"]
-    for _, _, message, said, context in extract_from_dir(
-        str(_SOURCE), _METHODS, _OPTIONS, keywords=_KEYWORDS, comment_tags=comments, strip_comment_tags=True
-    ):
+    # Babel warns of each f-string in a call of `say`, of those that are only values too; for texts there is a test.
+    with redirect_stderr(StringIO()):
+        texts = [*extract_from_dir(
+            str(_SOURCE), _METHODS, _OPTIONS, keywords=_KEYWORDS, comment_tags=comments, strip_comment_tags=True
+        )]  # fmt: skip
+    for _, _, message, said, context in texts:
         if message:
             found.add(message, auto_comments=said, context=context)
     return found
@@ -58,6 +64,14 @@ def updated(path: Path, source: Catalog) -> Catalog:
     catalogue.update(source, no_fuzzy_matching=True, update_creation_date=False)
     catalogue.obsolete.clear()
     return catalogue
+
+
+def untranslated(catalogue: Catalog) -> list[str]:
+    """Return the texts that lack a translation, or one of its plural forms."""
+    return [
+        repr(one.id) for one in catalogue
+        if one.id and not all([one.string] if isinstance(one.string, str) else one.string or [""])
+    ]  # fmt: skip
 
 
 def written(catalogue: Catalog) -> bytes:
@@ -91,9 +105,9 @@ def main() -> None:
         catalogue = updated(path, source)
         path.write_bytes(written(catalogue))
         path.with_suffix(".mo").write_bytes(compiled(catalogue))
-        missing = sum(not one.string or not all([one.string] if isinstance(one.string, str) else one.string)
-                      for one in catalogue if one.id)  # fmt: skip
-        print(f"{path.name}: {len(catalogue)} texts, {missing} without a translation")
+        missing = untranslated(catalogue)
+        shown = missing if len(missing) <= _MOST_SHOWN else [*missing[:_MOST_SHOWN], "..."]
+        print(f"{path.name}: {len(catalogue)} texts, {len(missing)} without a translation", *shown, sep="\n  ")
 
 
 if __name__ == "__main__":
