@@ -194,6 +194,16 @@ def anchors_of(page: Path) -> set[str]:
     return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip()) for heading in plain} | {*docstrings}
 
 
+def test_no_empty_line_cuts_a_table_or_a_list_in_two() -> None:
+    cut: list[str] = []
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        lines = page.read_text(encoding="utf-8").splitlines()
+        for number, (before, empty, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False), 3):
+            if empty == "" and before[:2] == line[:2] and line[:2] in {"| ", "- "}:
+                cut.append(f"{page.relative_to(ROOT)}:{number}")
+    assert cut == []
+
+
 def test_links_to_a_heading_lead_to_one() -> None:
     wrong: list[str] = []
     for page in PAGES:
