@@ -2,7 +2,8 @@
 
 `human` has the awaitable question and the tool that lets a model ask one. The outbox sends notifications through
 channels: webhooks, Slack, Apprise, the terminal, a queue, or your own. Every question is a request in the store, so it
-can be answered through any channel. A failed delivery never changes the request.
+can be answered through any channel. A failed delivery never changes the request. `registry` has the interface of a
+channel and the channels of a store, `outbox` delivers, and `settings` reads tables of `sayso.toml`.
 """
 
 from __future__ import annotations

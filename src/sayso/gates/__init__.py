@@ -5,7 +5,7 @@ through its gate and is the only module that starts a held call. `signals` has t
 caller that raises them; `wait` blocks instead, and `notices` prints where to decide. `options` validates a gate's
 options when a function is decorated, `captured` reads what a function captures, `hooks` calls the user's callables and
 masks secrets, and `outcome` separates failed calls from those with an unknown outcome and finds earlier requests.
-`scope` is the run that a call belongs to, and `threads` ends the waits of threads.
+`scope` is the run that a call belongs to, and `threads` notices that nobody waits for a thread's call any more.
 
 The dialog makes decisions, so it is a layer above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before
 every other module of the package, registers it here with `offer`.

@@ -1,7 +1,8 @@
 """Learning from decisions: samples, preference pairs, a table, and a report that proposes rules.
 
 Everything is computed from a store's requests, read newest first and page by page. Arguments are masked, and purged
-requests are skipped. Nothing here changes a request, a gate or a rule.
+requests are skipped. Nothing here changes a request, a gate or a rule. `findings` has the exports and the report,
+`proposals` the rules.
 """
 
 from __future__ import annotations

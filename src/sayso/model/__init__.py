@@ -1,4 +1,10 @@
-"""The data model: frozen values and pure functions, without input or output, and `cached_property` for both."""
+"""The data model: frozen values and pure functions, without input or output; and `cached_property` for Python 3.11.
+
+Stored: `request`, `run`, `journal`, `grant`. Rules: `lifecycle` (every change of state), `teamwork` (what reviewers do
+before), `edit`. People: `reviewer`. Arguments: `parameters` binds them, `canonical` is their one text, `schema` and
+`schema_of_types` describe them, `schema_validation` and `json_convert` check what people enter, `redaction` masks
+secrets. Text: `rendering`, `text`, `duration`. Ids and digests: `ids`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A Confirm is a view of requests in a store and stores nothing itself. Submitting a plan opens an ordinary request; the
 decision on it, through any channel, is the decision on the plan and its Confirm. A target whose Confirm is not approved
-never starts. `sayso.mplp.aio` has the same functions for async programs.
+never starts. `flow` has the functions, and `aio` has them for async programs. `document` has plans and decisions,
+`confirm` derives a Confirm, `history` finds what a store knows of one, and `schema` validates.
 """
 
 from __future__ import annotations

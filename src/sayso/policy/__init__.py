@@ -1,7 +1,7 @@
 """Which calls are allowed, held or denied: verdicts of rules, and the policy file.
 
-`verdict` has the answers that a rule can give, `rules` reads the file, `condition` runs its CEL, `file` is the class
-`Policy`, and `replay` asks a policy about past requests.
+`verdict` has the answers that a rule can give, `rules` parses the file, and `condition` runs its CEL. `file` has
+`Policy`, which finds the verdict on a call, and `replay`, which asks a policy about past requests.
 """
 
 from sayso.policy.file import Answer, Policy, Step, in_effect
