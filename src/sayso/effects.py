@@ -3,6 +3,9 @@
 Such code is a generator that yields effects (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives their
 results. `drive` runs each effect in place. `adrive` awaits awaitables and runs blocking store calls in a small thread
 pool; if its task is cancelled, it first waits until the running store call has ended.
+
+The effect that a gate names with `effect="refund:A-4721"` is something else: see `sayso.model.request` and
+`sayso.gates.hooks`.
 """
 
 from __future__ import annotations

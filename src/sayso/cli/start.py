@@ -1,4 +1,6 @@
-"""For a first look: `demo` runs `examples/demo/demo.py`, which a wheel ships in the package; `scan` reads your code.
+"""Commands for a first look at sayso: `demo` and `scan`.
+
+`demo` runs `examples/demo/demo.py`, which a wheel ships in the package.
 
 `scan` statically finds call sites in Python files that look irreversible and are not behind a gate. It resolves names
 through imports and simple assignments in the same file (`client = stripe.StripeClient(…)`). A call is behind a gate if

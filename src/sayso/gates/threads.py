@@ -1,4 +1,7 @@
-"""Thread and signal handling: jobs of thread pools and their cancellation, Ctrl-C, and SIGTERM."""
+"""When nobody waits for a call any more: cancelled jobs of thread pools, Ctrl-C, and SIGTERM.
+
+A wait in a thread does not notice by itself that its asyncio task was cancelled or that the program is ending.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of a store: the verbs of programs and of people, and the records beside requests.
+"""The contract of a store: `Store` joins the verbs of `program`, `review`, `grants` and `transaction`.
 
 A verb is one transaction: it reads, checks with `sayso.model.lifecycle`, and writes the change and its journal entry.
 The change is durable when the verb returns. If the verb raises `DecisionRefusedError` or `StartRefusedError`, nothing

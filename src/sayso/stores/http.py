@@ -2,7 +2,8 @@
 
 Each verb sends one message; the server validates it again and takes the requester from the token. Whether a process on
 this machine is alive is checked here, because the server cannot. Decisions are not sent through this store, because
-people decide on the server. If the server does not confirm a verb, the verb raises and nothing runs.
+people decide on the server. If the server does not confirm a verb, the verb raises and nothing runs. `Listener` wakes
+waiters: one thread keeps a long poll open for all of them.
 """
 
 from __future__ import annotations

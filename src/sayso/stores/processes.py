@@ -1,4 +1,4 @@
-"""The processes that share a store: how a change wakes those that wait, and who is gone without ending its calls.
+"""The processes that share a store: how a change wakes those that wait, which worker is gone, leases, and forks.
 
 A change by this process wakes its waiters at once (a `Bell` per store). For changes by other processes, one watcher
 thread per process and store polls the store's version, every 20 ms after recent activity and every 250 ms when idle.

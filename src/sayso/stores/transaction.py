@@ -1,4 +1,4 @@
-"""One transaction of a store: how it changes a request and the small records beside it, and who stands in for whom.
+"""One transaction of a store: how it changes a request and the small records beside it; and delegations.
 
 Verbs change a request with `changed`: it loads, verifies, applies a rule of `sayso.model.lifecycle` and updates.
 `insert` and `update` also write the records that a change requires: a delivery for each registered channel (sent by
