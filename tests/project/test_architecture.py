@@ -1,4 +1,4 @@
-"""The shape of the house: which room may import which, what `import sayso` loads, and what stands nowhere in it.
+"""The shape of the package: which layer may import which, what `import sayso` loads, and what no file contains.
 
 Each guard is shown to bite: a copy of the package with the fault put in must be refused.
 """
