@@ -187,11 +187,12 @@ def in_place(connection: Connection | None) -> Connection | None:
         seen = None
     else:
         # `mtime` can be set back, as tools that restore a copy do (`rsync -a`, `tar`); on POSIX, `ctime` cannot.
-        changed = found.st_mtime_ns, found.st_ctime_ns
+        seen = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        if seen == connection.folder:
+            return connection
         # Within one tick of the clock, the next change may get the same time stamp.
-        seen = (found.st_dev, found.st_ino, *changed) if time.time_ns() - max(changed) > _TICK else None
-    if seen is not None and seen == connection.folder:
-        return connection
+        if time.time_ns() - max(seen[2:]) <= _TICK:
+            seen = None
     file, log_file = _identities(connection.path, connection.log)
     if file != connection.file:
         close(connection)
@@ -202,7 +203,8 @@ def in_place(connection: Connection | None) -> Connection | None:
             f"{connection.log} was removed or replaced while this program used {connection.path}; nothing was recorded,"
             " stop all programs that use the file, and start them again"
         )
-    connection.folder = None if os.path.islink(connection.path) else seen  # noqa: PTH114  links lead elsewhere
+    # Links lead elsewhere.
+    connection.folder = None if seen is None or os.path.islink(connection.path) else seen  # noqa: PTH114
     return connection
 
 
