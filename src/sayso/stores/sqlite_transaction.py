@@ -43,7 +43,6 @@ _BY_EFFECT = """ r.effect_digest = ?1 OR r.id IN (
 ) ORDER BY r.n"""
 SELECTS = Selects.of(COLUMNS, _LOAD, _BY_EFFECT)
 _VALUES = ", ".join("?" * len(_FIELDS))
-_ADD = f"INSERT INTO request ({COLUMNS}) VALUES ({_VALUES})"
 _NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
 _UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
     SELECT 1 FROM journal AS j WHERE {_NEWEST} AND j.run_id = request.run_id AND j.seq = (
@@ -88,7 +87,8 @@ def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
     columns, is_start = write
     guard = none_of(kinds) if kinds else "TRUE"
     if not columns:
-        return f"INSERT INTO request ({COLUMNS}) SELECT {_VALUES} WHERE {guard}" if kinds else _ADD
+        # The table refuses a row without id. INSERT ... SELECT would first copy the row into a temporary table.
+        return f"INSERT INTO request ({COLUMNS}) VALUES (CASE WHEN {guard} THEN ? END{_VALUES[1:]})"
     written = " = ?, ".join((*columns, "link", *ENTRY_COLUMNS))
     return f"UPDATE request SET {written} = ? WHERE id = ? AND link = ?{_UNCHANGED * is_start} AND {guard}"
 
@@ -363,7 +363,7 @@ class SqliteTransaction(SqlTransaction):
                     )
                 raise Stale
         except sqlite3.IntegrityError:
-            # Another process has taken this position in the chain, or holds this fingerprint.
+            # Another process has taken this position in the chain, or holds this fingerprint, or there are records.
             if not self._may_guess:
                 raise
             raise Stale from None
