@@ -82,7 +82,8 @@ def _journal_rows() -> None:
         for trigger in ("request_is_journalled", "change_is_journalled"):
             connection.execute(f"DROP TRIGGER IF EXISTS temp.{trigger}")
     transaction: Any = importlib.import_module("sayso.stores.sqlite_transaction")
-    transaction._UNCHANGED = transaction._UNCHANGED.partition(" AND EXISTS")[0]  # no row is there to be looked at
+    newest = f" AND ({transaction._ENTRY}) IS"
+    transaction._UNCHANGED = transaction._UNCHANGED.partition(newest)[0]  # no row is there to be looked at
     transaction._sql.cache_clear()
     transaction.SqliteTransaction._is_intact = lambda *_: True  # nor compared with, where a request is read again
 

@@ -430,7 +430,7 @@ MUTANTS = [
     ),
     Mutant(
         "a start looks for the newest row of the journal", "stores/sqlite_transaction.py",
-        "AND EXISTS (\n    SELECT 1 FROM journal AS j WHERE", "AND NOT EXISTS (\n    SELECT 1 FROM journal AS j WHERE 0 AND",
+        "AND ({_ENTRY}) IS (\n    SELECT", "AND EXISTS (\n    SELECT",
         "stores/test_sqlite.py::test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered",
     ),
     Mutant(

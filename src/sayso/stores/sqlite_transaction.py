@@ -43,11 +43,9 @@ _BY_EFFECT = """ r.effect_digest = ?1 OR r.id IN (
 ) ORDER BY r.n"""
 SELECTS = Selects.of(COLUMNS, _LOAD, _BY_EFFECT)
 _VALUES = ", ".join("?" * len(_FIELDS))
-_NEWEST = " AND ".join(f"j.{name} IS request.{name}" for name in ("link", *ENTRY_COLUMNS))
-_UNCHANGED = f""" AND {" AND ".join(f"{name} IS ?" for name in _FIELDS)} AND EXISTS (
-    SELECT 1 FROM journal AS j WHERE {_NEWEST} AND j.run_id = request.run_id AND j.seq = (
-        SELECT seq FROM journal WHERE run_id = request.run_id AND request_id = request.id ORDER BY seq DESC LIMIT 1
-    )
+_ENTRY = ", ".join(("link", *ENTRY_COLUMNS))
+_UNCHANGED = f""" AND ({COLUMNS}) IS ({_VALUES}) AND ({_ENTRY}) IS (
+    SELECT {_ENTRY} FROM journal WHERE run_id = request.run_id AND request_id = request.id ORDER BY seq DESC LIMIT 1
 )"""
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
