@@ -479,6 +479,25 @@ def test_a_verb_that_changes_one_request_is_one_statement(
     assert audit.verify(store).broken == ()
 
 
+def test_where_channels_were_seen_a_verb_is_not_first_tried_as_one_statement(
+    store: SqliteStore, failing: type[Failing]
+) -> None:
+    store.close()
+    store.keep(Record("channel", "ops", {}))
+    store.ask(sample_call())  # sees it
+    ran = list[str]()
+    failing.before = staticmethod(lambda sql: ran.append(sql.split()[0]))
+    request = store.ask(sample_call())
+    assert ran[0] == "BEGIN"
+    assert ran.count("BEGIN") == ran.count("COMMIT") == 1
+    assert store.record("delivery/ops", request.id) is not None
+    store.drop("channel", "ops")
+    store.ask(sample_call())  # sees that it is gone
+    ran.clear()
+    store.ask(sample_call())
+    assert ran == ["INSERT"]
+
+
 @pytest.mark.parametrize("column", sorted({*Row._fields, *ENTRY_COLUMNS} - {"search"}))  # which only a search reads
 def test_no_column_that_was_altered_since_it_was_written_here_is_started(
     scene: Scene, store: SqliteStore, path: Path, column: str

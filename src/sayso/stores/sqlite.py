@@ -195,25 +195,18 @@ class SqliteStore(Watched, SqlStore):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        def run(tx: Transaction) -> T | errors.SaysoError:
+            return work(tx, *args, **options)
+
         if self._queue or not self._write_lock.acquire(blocking=False):
-            op = _Op(lambda tx: work(tx, *args, **options))
+            op = _Op(run)
             self._wait([op])
             if op.error is not None:
                 raise op.error
             result: T | errors.SaysoError = op.result
         else:  # nobody else waits
-            done: tuple[T | errors.SaysoError, list[str]] | None = None
             try:
-                tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
-                try:
-                    found = work(tx, *args, **options)
-                    tx.flush()
-                    done = found, tx.changed
-                except (Stale, errors.SaysoError):
-                    pass  # one statement is not enough; outside this handler, exceptions have no context
-                if done is None:
-                    done = self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
-                result, changed = done
+                result, changed = self._alone(run)
             except DATABASE_ERRORS as error:
                 raise fault(error, self._path) from error
             finally:
@@ -223,6 +216,20 @@ class SqliteStore(Watched, SqlStore):
         if isinstance(result, errors.SaysoError):
             raise result
         return result
+
+    def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
+        connection = self._writer()
+        try:
+            if self._cache.has_channels:
+                return self._once(work, is_fresh=False)
+            tx = SingleStatement(connection, self._cache, self.seal, self._schema)
+            result = work(tx)
+            tx.flush()
+        except (Stale, errors.SaysoError):
+            pass  # not enough, or out of date; outside this handler, exceptions have no context
+        else:
+            return result, tx.changed
+        return self._once(work, is_fresh=True)
 
     def _once(
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()

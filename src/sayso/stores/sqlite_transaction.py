@@ -124,6 +124,7 @@ class RowCache:
             writing connection, by transactions that were not rolled back.
         heads: Position and link of the last entry of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are certainly committed.
+        has_channels: Whether a transaction last found channels, so that most verbs need more than one statement.
     """
 
     def __init__(self) -> None:
@@ -135,6 +136,7 @@ class RowCache:
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
+        self.has_channels = False
 
     def read(self, found: tuple[Any, ...], seal: Seal, schema: Callable[[str], str]) -> CachedRow:
         """Return what `GET` found, or a row alone. The request object is the same as long as its row is."""
@@ -256,6 +258,8 @@ class SqliteTransaction(SqlTransaction):
     def record_keys(self, kind: str) -> Sequence[str]:
         if kind not in self._keys:
             self._keys[kind] = super().record_keys(kind)
+            if kind == CHANNEL:
+                self._cache.has_channels = bool(self._keys[kind])
         return self._keys[kind]
 
     def find_record(self, kind: str, key: str) -> RecordRow | None:
