@@ -79,9 +79,11 @@ def proxy(url: str) -> Iterator[Proxy]:
     found.close()
 
 
-def decide(store: PostgresStore, request: Request, verb: Verb = "approve", by: Identity = ADA) -> Request:
+def decide(
+    store: PostgresStore, request: Request, verb: Verb = "approve", by: Identity = ADA, comment: str | None = None
+) -> Request:
     fingerprint = request.current_fingerprint
-    decision = Decision(verb, by, store.now(), "test", None, fingerprint, False, None)
+    decision = Decision(verb, by, store.now(), "test", comment, fingerprint, False, None)
     return store.decide(request.id, decision, roles=(), seen=fingerprint)
 
 
@@ -524,6 +526,41 @@ def test_a_change_of_any_column_is_found_before_a_start(url: str, *, is_known: b
                     continue
                 wrong.append(f"{table}.{column}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("comment", [None, "fine"])  # a comment is written to `asked`, where it is searched for
+def test_a_change_of_any_column_before_a_decision_of_who_knows_the_row_is_found_before_a_start(
+    store: PostgresStore, url: str, comment: str | None
+) -> None:
+    wrong: list[str] = []
+    for table, columns in COLUMNS.items():
+        for column in columns:
+            request = store.ask(sample_call(None, key=new_token()))
+            value: object = 7 if column in {"created_at", "ends_at", "holds", "live"} else "x"
+            raw(url, f"UPDATE sayso.{table} SET {column} = $1 WHERE id = $2", value, request.id)  # noqa: S608
+            try:
+                decide(store, request, comment=comment)
+                store.start(request.id, "t")
+            except (errors.AlteredRequestError, errors.StoreCorruptError):
+                continue
+            wrong.append(f"{table}.{column}")
+    assert wrong == []
+
+
+def test_a_change_for_which_a_decision_waits_is_found_before_a_start(store: PostgresStore, url: str) -> None:
+    import psycopg
+
+    request = store.ask(sample_call(None))
+    with psycopg.connect(url) as other:
+        other.execute("UPDATE sayso.asked SET tool = 'x' WHERE id = %s", (request.id,))
+        thread = threading.Thread(target=decide, args=(store, request), kwargs={"comment": "fine"})
+        thread.start()
+        deadline = time.monotonic() + PATIENCE
+        while not raw(url, "SELECT 1 FROM pg_locks WHERE NOT granted"):
+            assert time.monotonic() < deadline
+    thread.join()
+    with pytest.raises(errors.AlteredRequestError):
+        store.start(request.id, "t")
 
 
 def test_a_journal_that_lost_its_end_or_got_another_lets_nothing_start(store: PostgresStore, url: str) -> None:

@@ -158,9 +158,11 @@ _APPEND = f"INSERT INTO journal ({_ENTRY}) SELECT {', '.join('?' * len(Entry._fi
 _NOTIFY = ", pg_notify('sayso', ?)"
 _VERSION = "pg_current_xact_id()::xid"  # the `xmin` of the rows that a statement writes
 # A manual change since this process read the rows must be found before the call runs. Each change of a row makes
-# another version of it, so a start compares the versions of all three rows.
-_UNCHANGED = (
-    "a.id = s.id", "a.n = s.n", "a.xmin = ?", "s.xmin = ?", "j.run_id = ?", "j.seq = ?", "j.xmin = ?",
+# another version of it, so a start compares the versions of all three rows. Every other statement compares those of the
+# rows that it writes: it makes another version itself, behind which an earlier change would not be found any more.
+_ASKED_UNCHANGED = ("a.id = s.id", "a.n = s.n", "a.xmin = ?")
+_JOURNAL_UNCHANGED = (
+    "j.run_id = ?", "j.seq = ?", "j.xmin = ?",
     "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
 )  # fmt: skip
 ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
@@ -210,14 +212,19 @@ def _journal(*more: str, notifies: bool) -> str:
 @cache
 def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
     """Return the statement that changes a request; `again` names the columns of what was asked that change too."""
-    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", _BEGINS if is_first else _FOLLOWS]
+    source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", "s.xmin = ?", _BEGINS if is_first else _FOLLOWS]
+    if again or is_start:
+        source = " FROM asked AS a"
+        guards += _ASKED_UNCHANGED
     if is_start:
-        source = " FROM asked AS a CROSS JOIN journal AS j"
-        guards += _UNCHANGED
+        source += " CROSS JOIN journal AS j"
+        guards += _JOURNAL_UNCHANGED
     guards += [none_of(kinds)] * bool(kinds)
-    bare = f", bare AS (UPDATE asked SET {_set(again)} FROM written AS w WHERE asked.n = w.n)" if again else ""
+    # Its version again, because somebody may change the row until this statement gets its lock.
+    same = "asked.id = w.id AND asked.xmin = ?"
+    bare = f", bare AS (UPDATE asked SET {_set(again)} FROM written AS w WHERE {same})" if again else ""
     return f"""WITH written AS (
-        UPDATE standing AS s SET {_set((*PROGRESS_COLUMNS, "link"))}{source} WHERE {" AND ".join(guards)} RETURNING s.n
+        UPDATE standing AS s SET {_set((*PROGRESS_COLUMNS, "link"))}{source} WHERE {" AND ".join(guards)} RETURNING s.id
     ){bare} {_journal(notifies=notifies)}"""
 
 

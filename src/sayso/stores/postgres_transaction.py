@@ -393,13 +393,14 @@ class PostgresTransaction(SqlTransaction):
             is_start=is_start,
             notifies=_notifies(entry.event),
         )
-        compared: tuple[Any, ...] = ()
+        first, second, third = known.versions
+        compared: tuple[Any, ...] = (first,) if again or is_start else ()
         if is_start and (newest := known.newest) is not None:
-            first, second, third = known.versions
             run_id, seq = newest.run_id, newest.seq
-            compared = (first, second, run_id, seq, third, run_id, seq, newest.request_id)
-        guard = _guard(entry, before)
-        values = (*progress, entry.link, known.n, request.id, known.row[-1], *guard, *compared, *again.values(), *entry)
+            compared += (run_id, seq, third, run_id, seq, newest.request_id)
+        guard = (known.n, request.id, known.row[-1], second, *_guard(entry, before))
+        again_values = (*again.values(), first) if again else ()
+        values = (*progress, entry.link, *guard, *compared, *again_values, *entry)
         row = (*asked, *progress, entry.link)
         versions = ("" if again else known.versions[0], "", "")
         known = KnownRow(row, request, entry, is_ours=True, asked=digest, n=known.n, versions=versions)
