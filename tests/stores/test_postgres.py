@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 
 from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
-from sayso.stores.postgres_connection import Connection, Rows, translated
+from sayso.stores.postgres_connection import Connection, Connections, Rows, translated
 from sayso.stores.postgres_database import changes_since
 from sayso.stores.postgres_transaction import PostgresTransaction
 
@@ -330,6 +331,38 @@ def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
     assert sorted(type(one).__name__ for one in told) == ["KeyboardInterrupt", "Request", "Request", "Request"]
     assert {store.get(one.id).state for one in asked} == {State.RUNNING}
     assert audit.verify(store).broken == ()
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_ctrl_c_at_any_moment_of_a_verb_holds_up_no_later_one(store: PostgresStore, *, is_alone: bool) -> None:
+    moments = 0
+
+    def interrupt_at(moment: int) -> bool:
+        """Raise as Python does for a signal, after a call of a C function; return whether the verb got so far."""
+        count = iter(range(moment + 1))
+
+        def profile(frame: Any, event: str, _: Any) -> None:
+            if event == "c_return" and "postgres" in frame.f_code.co_filename and next(count, None) == moment:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        request = sample_call(None, key=None if is_alone else new_token())
+        sys.setprofile(profile)
+        try:
+            store.ask(request)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    store.ask(sample_call(None))
+    while interrupt_at(moments):
+        assert not store._write_lock.locked(), moments
+        assert store._writing == {}, moments
+        store._connections = Connections(store._connect)  # an interrupted one may have lost a place
+        moments += 1
+    assert moments > 20
 
 
 def test_a_connection_lost_in_a_shared_commit_loses_no_verb_and_does_none_twice(url: str, proxy: Proxy) -> None:

@@ -206,11 +206,9 @@ class PostgresStore(Watched, SqlStore):
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         verb = _Verb(lambda tx: work(tx, *args, **options))
-        if not self._queue and self._write_lock.acquire(blocking=False):
-            try:
+        if not self._queue and not self._write_lock.locked():
+            with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 self._done(verb, is_alone=True)
-            finally:
-                self._write_lock.release()
         else:
             try:
                 self._queue.append(verb)  # to share a commit with other waiting verbs
@@ -248,7 +246,9 @@ class PostgresStore(Watched, SqlStore):
         """
         sent: list[tuple[_Verb, PostgresTransaction, Any, psycopg.Cursor[Any]]] = []
         ready: list[tuple[str, _Verb, PostgresTransaction, Any]] = []
+        me = threading.get_ident()
         try:
+            self._writing[me] = connection.run
             for verb in batch:
                 if not verb.is_done and not verb.lost:
                     tx = self._transaction(verb, connection.run)
@@ -273,12 +273,11 @@ class PostgresStore(Watched, SqlStore):
                     self._keep_lost(verb, tx, result, error)
             raise
         finally:
-            self._writing.pop(threading.get_ident(), None)  # later reads of this thread are not part of it
+            self._writing.pop(me, None)  # later reads of this thread are not part of it
             if connection.pgconn.transaction_status in _IN_TRANSACTION:
                 connection.command(b"ROLLBACK")
 
     def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
-        self._writing[threading.get_ident()] = execute
         return PostgresTransaction(
             execute, self._memory, self.seal, self._schema, self.now, is_alone=verb.is_alone,
             may_guess=verb.may_guess, **options,
@@ -302,9 +301,11 @@ class PostgresStore(Watched, SqlStore):
         """Run works one after the other in one transaction; if one fails, all are rolled back."""
         done: list[tuple[_Verb, PostgresTransaction, Any]] = []
         is_sent = is_committed = False
+        me = threading.get_ident()
         try:
             connection.command(self._begin)
             outbox, absent = Outbox(connection), set[str]()
+            self._writing[me] = outbox.execute
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
             done = [self._answered(*one, outbox, absent) for one in done]
             sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
@@ -322,7 +323,7 @@ class PostgresStore(Watched, SqlStore):
                         verb.error, verb.is_done = fault, True
             raise
         finally:
-            self._writing.pop(threading.get_ident(), None)
+            self._writing.pop(me, None)
             if not is_committed:
                 self._memory.clear()  # it has what the rolled-back works wrote
                 if connection.pgconn.transaction_status in _IN_TRANSACTION:
@@ -401,9 +402,10 @@ class PostgresStore(Watched, SqlStore):
         """Run a verb once, in one statement or in a transaction."""
         if verb.lost and self._was_taken(verb, connection):
             return
-        tx = self._transaction(verb, connection.run)
+        tx, me = self._transaction(verb, connection.run), threading.get_ident()
         is_sent, result = False, None
         try:
+            self._writing[me] = connection.run
             if verb.is_alone:
                 result = verb.work(tx)
                 is_sent = True
@@ -418,7 +420,7 @@ class PostgresStore(Watched, SqlStore):
                 self._keep_lost(verb, tx, result, error)
             raise
         finally:
-            self._writing.pop(threading.get_ident(), None)
+            self._writing.pop(me, None)
             verb.has_guessed = tx.has_guessed
             if connection.pgconn.transaction_status in _IN_TRANSACTION:
                 connection.command(b"ROLLBACK")
