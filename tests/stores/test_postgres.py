@@ -34,6 +34,8 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
+from psycopg.conninfo import conninfo_to_dict
+
 from sayso.stores import postgres, postgres_database
 from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_connection import Connection, Connections, Rows, translated
@@ -803,6 +805,16 @@ def test_a_call_that_was_not_seen_here_is_asked_without_a_look(
         (sql,) = sent
         assert "INSERT INTO asked" in sql
         assert ask(2) == asked
+
+
+def test_the_settings_of_an_address_reach_libpq_as_they_are_written(url: str) -> None:
+    settings = "options=-c%20lock_timeout%3D7s&application_name=a+b%20c"
+    with closing(PostgresStore(f"{url}&sayso_pooler=transaction&{settings}")) as store:
+        assert store._query("SHOW lock_timeout", ()) == [("7s",)]
+        store._connections.close()
+        conninfo = conninfo_to_dict(store._conninfo)
+    assert conninfo["application_name"] == "a+b c"
+    assert conninfo["host"] == url.partition("host=")[2]
 
 
 def test_the_address_opens_the_store(url: str) -> None:

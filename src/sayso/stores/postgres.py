@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors as faults
@@ -495,12 +495,13 @@ class _Verb:
 def _parsed(url: str) -> tuple[str, bool]:
     """Return the address for libpq, and whether a pooler is in front of the database."""
     parts = urlsplit(url)
-    settings = parse_qsl(parts.query, keep_blank_values=True)
-    pooler = [value for name, value in settings if name == _POOLER]
+    settings = [(one.partition("=")[0], one) for one in parts.query.split("&")]
+    pooler = [one.partition("=")[2] for name, one in settings if name == _POOLER]
     if pooler not in ([], ["transaction"]):
         raise errors.ConfigError(f"{_POOLER}= takes transaction, not {pooler[0]!r}; nothing was opened")
-    rest = [(name, value) for name, value in settings if name != _POOLER]
-    return urlunsplit(parts._replace(query=urlencode(rest))), bool(pooler)
+    # The others stay as they are written, because libpq does not take a `+` for a space.
+    rest = "&".join(one for name, one in settings if name != _POOLER)
+    return urlunsplit(parts._replace(query=rest)), bool(pooler)
 
 
 def _first_line(error: psycopg.Error) -> str:
