@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
@@ -29,6 +31,7 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 
 from sayso.stores import postgres_transaction
 from sayso.stores.postgres import PostgresStore
+from sayso.stores.postgres_connection import Connection
 
 
 @pytest.fixture
@@ -272,3 +275,39 @@ def test_a_work_that_stops_everything_stops_the_works_behind_it(store: PostgresS
     state, _, refused = store.together(works)
     assert state == State.RUNNING
     assert isinstance(refused, errors.StoppedError)
+
+
+def test_a_work_that_wrote_and_then_met_an_altered_row_is_not_done_on_top_of_itself(
+    store: PostgresStore, url: str
+) -> None:
+    import psycopg
+
+    first = store.ask(sample_call(None))
+    with closing(PostgresStore(url)) as other, psycopg.connect(url, autocommit=True) as raw:
+        second = other.ask(sample_call(None))
+        raw.execute("UPDATE sayso.asked SET tool = 'x' WHERE id = %s", (second.id,))
+        with pytest.raises(errors.StoreCorruptError):
+            store.settle(second.id)  # it is remembered as it was read
+    (told,) = store.together([lambda view: (approve(first, view), approve(second, view))])
+    assert isinstance(told, errors.StoreCorruptError)
+    assert [entry.event for entry in store.journal(request_id=first.id)] == ["asked", "approved"]
+
+
+def test_who_asks_in_a_run_that_another_process_stores_meanwhile_is_refused_as_a_whole(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.ask(sample_call(None))
+    now, real, done = store.now(), Connection.run, list[str]()
+    request, run = sample_call("run_1"), RunRecord("run_1", "support", "agent", RunState.RUNNING, "mine", now, now)
+
+    def slow(self: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+        if "SELECT 1 FROM step" in sql and not done:
+            done.append(sql)
+            with closing(PostgresStore(url)) as other:
+                other.save_run(RunUpdate(replace(run, holder="theirs"), [Step("/", "{}")]))
+        return real(self, sql, values)
+
+    monkeypatch.setattr(Connection, "run", slow)
+    (told,) = store.together([lambda view: view.ask(request, RunUpdate(run, [Step("/mine", "{}")]))])
+    assert isinstance(told, errors.RunBusyError)
+    assert store.journal(request_id=request.id) == []

@@ -342,7 +342,7 @@ class PostgresStore(Watched, SqlStore):
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
         except Stale:
-            if tx.has_written and not tx.wrote_once:
+            if tx.has_written:
                 raise
             is_sure, result = False, None
         verb.may_guess = False
@@ -359,7 +359,7 @@ class PostgresStore(Watched, SqlStore):
         try:
             tx.settle()
         except Stale:
-            if not tx.wrote_once:
+            if tx.has_written:
                 raise
             self._memory.forget(tx)
             tx, result = self._in_turn(verb, outbox, absent, may_guess=False)

@@ -474,16 +474,12 @@ class PostgresTransaction(SqlTransaction):
         waiting, self._unanswered = self._unanswered, []
         for (found,), place in waiting:
             if found is None:
+                self.has_written = self._statements > 1
                 raise Stale
             known, self.server_time = self.written[place], found[0]
             self.written[place] = settled = known.answered(found)
             if self._loaded is known:
                 self._loaded = settled
-
-    @property
-    def wrote_once(self) -> bool:
-        """Whether exactly one statement wrote, which writes nothing if it is stale."""
-        return self._statements == 1 and len(self.written) == 1
 
     def _noted(self, sql: str, values: Sequence[Any]) -> Any:
         if not sql.lstrip().startswith("SELECT"):
