@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from psycopg import errors as faults
 from psycopg.pq import TransactionStatus
 
 from sayso.stores import postgres_connection
+from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_connection import Connection, Connections
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
@@ -121,3 +125,22 @@ def test_a_connection_that_cannot_be_opened_keeps_no_place(url: str) -> None:
         assert one.pgconn.transaction_status == TransactionStatus.IDLE
     connections.close()
     assert all(one.closed for one in taken)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_that_drops_the_store_leaves_its_parent_the_session(url: str) -> None:
+    def session() -> int:
+        return store._patiently(lambda connection: connection.info.backend_pid)
+
+    store: Any = PostgresStore(url)
+    before = session()
+    child = os.fork()
+    if child == 0:  # pragma: no cover  in the child
+        try:
+            store = None
+            gc.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert store._query("SELECT pg_backend_pid()", ()) == [(before,)]
+    store.close()

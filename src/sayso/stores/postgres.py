@@ -84,7 +84,6 @@ class PostgresStore(Watched, SqlStore):
         self._memory = Memory()
         # The database's time, when it was read by the monotonic clock, and how far this machine's clock was from that.
         self._clock: tuple[int, float, float] | None = None
-        self._left_behind: list[Connections] = []
         self._is_reached = False
         self._begin_afresh()
         forget_after_fork(self)
@@ -99,7 +98,6 @@ class PostgresStore(Watched, SqlStore):
 
     def after_fork(self) -> None:
         """Drop locks and connections in a forked child, which must neither use nor close its parent's."""
-        self._left_behind.append(self._connections)
         self._begin_afresh()
 
     # -- connections -------------------------------------------------------------------------------------------

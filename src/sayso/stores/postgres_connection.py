@@ -57,6 +57,9 @@ class Connection(psycopg.Connection[Any]):
     """
 
     can_prepare = True
+    # psycopg then does not warn of one that is dropped while it is open. Its session ends then, except in a forked
+    # child, where closing would end it for the parent too.
+    _pool = None
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -179,7 +182,3 @@ class Connections:
         """Close the idle connections."""
         while self._free:
             self._free.pop().close()
-
-    def __del__(self) -> None:
-        for connection in self.__dict__.get("_free", ()):
-            connection.close()  # nobody else will, and psycopg warns of an open one
