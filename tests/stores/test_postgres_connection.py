@@ -127,6 +127,23 @@ def test_a_connection_that_cannot_be_opened_keeps_no_place(url: str) -> None:
     assert all(one.closed for one in taken)
 
 
+def test_what_another_thread_takes_while_all_are_closed_is_no_error(url: str) -> None:
+    class Shared(list[Connection]):
+        def __bool__(self) -> bool:
+            is_there = len(self) > 0
+            taken.extend(self)  # by another thread, right after this one has looked
+            self.clear()
+            return is_there
+
+    taken: list[Connection] = []
+    connections = Connections(lambda: Connection.connect(url, autocommit=True))
+    connections.give(connections.take())
+    connections._free = Shared(connections._free)
+    connections.close()
+    for one in taken:
+        one.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_that_drops_the_store_leaves_its_parent_the_session(url: str) -> None:
     def session() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
@@ -180,5 +180,6 @@ class Connections:
 
     def close(self) -> None:
         """Close the idle connections."""
-        while self._free:
-            self._free.pop().close()
+        with suppress(IndexError):  # not `while self._free`: another thread may take the last one meanwhile
+            while True:
+                self._free.pop().close()
