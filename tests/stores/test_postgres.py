@@ -34,6 +34,7 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
+from psycopg import OperationalError
 from psycopg.conninfo import conninfo_to_dict
 
 from sayso.stores import postgres, postgres_database
@@ -142,6 +143,28 @@ def test_what_was_lost_on_its_way_happens_once(
         events = [entry.event for entry in other.journal(request_id=request.id)]
         assert events == ["asked", "approved", "started", "done"][: list(verbs).index(last) + 1]
         assert audit.verify(other).broken == ()
+
+
+def test_a_start_that_loses_two_connections_is_not_refused_because_of_itself(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, token = store.ask(sample_call(None)), new_token()
+    decide(store, request)
+    real, starts, losses = Connection.run, list[str](), ["second", "first"]
+
+    def run(self: Connection, sql: str, values: Sequence[Any] = ()) -> Rows:
+        is_start = "UPDATE standing" in sql
+        starts.extend([sql] * is_start)
+        # Lost before the first one is sent, and when somebody looks up after the second one whether the first arrived.
+        is_lost = is_start if len(starts) == 1 else sql == postgres._TOOK and len(starts) == 2
+        if is_lost and losses:
+            losses.pop()
+            self.close()
+            raise OperationalError("the connection is lost")
+        return real(self, sql, values)
+
+    monkeypatch.setattr(Connection, "run", run)
+    assert store.start(request.id, token).state is State.RUNNING
 
 
 def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, proxy: Proxy) -> None:

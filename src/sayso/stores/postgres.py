@@ -422,7 +422,8 @@ class PostgresStore(Watched, SqlStore):
             verb.has_guessed = tx.has_guessed
             if connection.pgconn.transaction_status in _IN_TRANSACTION:
                 connection.command(b"ROLLBACK")
-        if not verb.lost or not self._was_taken(verb, connection):
+        # Not looked up if this attempt wrote: the connection may be lost meanwhile, and with it what is known of it.
+        if tx.entries or not verb.lost or not self._was_taken(verb, connection):
             self._keep(verb, tx, result)
 
     def _keep(self, verb: _Verb, tx: PostgresTransaction, result: Any) -> None:
