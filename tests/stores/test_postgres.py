@@ -34,7 +34,7 @@ from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
-from psycopg import OperationalError
+from psycopg import OperationalError, Pipeline
 from psycopg.conninfo import conninfo_to_dict
 
 from sayso.stores import postgres, postgres_database
@@ -355,6 +355,23 @@ def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
     told = at_once(store, [partial(store.start, one.id, "token") for one in asked])
     assert sorted(type(one).__name__ for one in told) == ["KeyboardInterrupt", "Request", "Request", "Request"]
     assert {store.get(one.id).state for one in asked} == {State.RUNNING}
+    assert audit.verify(store).broken == ()
+
+
+def test_a_pipeline_that_cannot_end_behind_a_shared_commit_makes_nobody_do_it_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [store.ask(sample_call(None)) for _ in range(4)]
+    end, losses = Pipeline.__exit__, [OperationalError("cannot exit pipeline mode while busy")]
+
+    def ended(*args: Any) -> None:
+        end(*args)
+        if losses:
+            raise losses.pop()
+
+    monkeypatch.setattr(Pipeline, "__exit__", ended)
+    told = at_once(store, [partial(decide, store, one) for one in asked])
+    assert [one.state if isinstance(one, Request) else one for one in told] == [State.APPROVED] * 4
     assert audit.verify(store).broken == ()
 
 

@@ -266,9 +266,10 @@ class PostgresStore(Watched, SqlStore):
                     self._keep(verb, tx, result)
                     verb.is_done = True
         except BaseException as error:
-            if connection.closed or not isinstance(error, Exception):  # it may be committed, also after Ctrl-C
-                for verb, tx, result, _ in sent:
-                    self._keep_lost(verb, tx, result, error)
+            # It may be committed, also after Ctrl-C, and also if psycopg cannot end the pipeline of a lost connection,
+            # which is not `closed` then.
+            for verb, tx, result, _ in sent:
+                self._keep_lost(verb, tx, result, error)
             raise
         finally:
             self._writing.pop(me, None)  # later reads of this thread are not part of it
