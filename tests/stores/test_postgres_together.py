@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -311,3 +312,25 @@ def test_who_asks_in_a_run_that_another_process_stores_meanwhile_is_refused_as_a
     (told,) = store.together([lambda view: view.ask(request, RunUpdate(run, [Step("/mine", "{}")]))])
     assert isinstance(told, errors.RunBusyError)
     assert store.journal(request_id=request.id) == []
+
+
+def test_a_work_that_waits_for_another_process_holds_up_no_work_before_it(store: PostgresStore, url: str) -> None:
+    import psycopg
+
+    store.keep(Record("note", "held", {}))
+    works: list[Callable[[Store], Any]] = [
+        lambda view: view.keep(Record("note", "free", {})),
+        lambda view: view.keep(Record("note", "held", {"by": "us"})),
+    ]
+    with closing(PostgresStore(url)) as other, psycopg.connect(url) as theirs:
+        theirs.execute("UPDATE sayso.record SET due = 7 WHERE key = 'held'")
+        thread = threading.Thread(target=store.together, args=(works,))
+        thread.start()
+        deadline = time.monotonic() + 30
+        while other.record("note", "free") is None and time.monotonic() < deadline:
+            threading.Event().wait(0.005)
+        is_there = other.record("note", "free") is not None
+        theirs.rollback()
+        thread.join()
+        assert is_there
+        assert [one.body for one in other.records("note")] == [{}, {"by": "us"}]

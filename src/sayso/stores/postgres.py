@@ -46,6 +46,9 @@ _WIDTH = len(Row._fields)
 # transaction that reads is a pipeline: in one, the database does not count as idle.
 _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+# Works in a shared commit take their locks in any order. Those of two servers may wait for each other, which Postgres
+# finds after a second. After this time each is tried alone, with few locks.
+_BRIEF = b"; SET LOCAL lock_timeout = '100ms'"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 # The last one for a process that was stopped for too long in a transaction.
@@ -302,7 +305,7 @@ class PostgresStore(Watched, SqlStore):
         is_sent = is_committed = False
         me = threading.get_ident()
         try:
-            connection.command(self._begin)
+            connection.command(self._begin + _BRIEF)
             outbox, absent = Outbox(connection), set[str]()
             self._writing[me] = outbox.execute
             done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
