@@ -167,6 +167,16 @@ def test_a_start_that_loses_two_connections_is_not_refused_because_of_itself(
     assert store.start(request.id, token).state is State.RUNNING
 
 
+def test_a_session_that_lost_its_prepared_statements_is_given_up(store: PostgresStore) -> None:
+    for reset in (b"DEALLOCATE ALL", b"DISCARD ALL"):
+        for _ in range(3):  # so that each statement is prepared
+            cycle(store)
+        with store._connections.one() as connection:
+            connection.command(reset)
+        assert cycle(store).state is State.DONE
+        assert connection.closed
+
+
 def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, proxy: Proxy) -> None:
     with closing(PostgresStore(through(proxy, url))) as store:
         store.keep(Record("note", "a", {}))

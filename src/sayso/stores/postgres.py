@@ -51,8 +51,12 @@ _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 _BRIEF = b"; SET LOCAL lock_timeout = '100ms'"
 _HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
-# The last one for a process that was stopped for too long in a transaction.
-_LOST = (psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout)
+# The last but one for a process that was stopped for too long in a transaction, the last one for a session that was
+# reset by somebody between us and the database.
+_LOST = (
+    psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout,
+    faults.InvalidSqlStatementName,
+)  # fmt: skip
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 _SLEPT = 1.0  # seconds by which a clock of this machine must have jumped before the database's is read again
