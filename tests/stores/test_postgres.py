@@ -23,7 +23,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
-from sayso.stores.base import Filter
+from sayso.stores.base import Filter, Store
 from sayso.stores.processes import Lease
 from sayso.stores.transaction import Record, row_of
 from sayso.testing import sample_call
@@ -829,6 +829,55 @@ def test_a_machine_that_was_suspended_asks_for_the_time_anew(
     assert abs(store.now() - datetime.now(UTC)) < timedelta(minutes=1)
     request = store.ask(sample_call(None))
     assert abs(request.created_at - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["each from a thread", "shared"])
+def test_verbs_behind_one_lock_wait_for_a_lost_database_together(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, *, is_shared: bool
+) -> None:
+    import psycopg
+
+    cycle(store)
+    store.close()
+    began, slept = time.monotonic(), [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept[0] += seconds
+
+    def connect() -> Connection:
+        slept[0] += 1
+        raise psycopg.OperationalError("the database is not there")
+
+    monkeypatch.setattr(store._connections, "_connect", connect)
+    monkeypatch.setattr(store, "count", lambda _: 0)  # `at_once` looks first
+    clocks = SimpleNamespace(monotonic=lambda: began + slept[0], time=time.time, sleep=sleep)
+    monkeypatch.setattr(postgres, "time", clocks)
+    works = [partial(Store.ask, request=sample_call(None)) for _ in range(8)]
+    if is_shared:
+        told = store.together(works)
+    else:
+        told = at_once(store, [partial(work, store) for work in works])
+    assert [type(one) for one in told] == [errors.StoreUnavailableError] * 8
+    assert slept[0] < 60  # each may try once more
+
+
+@pytest.mark.parametrize("fault", ["DiskFull", "OutOfMemory"])
+def test_a_database_without_room_is_not_waited_for(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    from psycopg import errors as faults
+
+    tries = list[str]()
+
+    def full(self: Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+        tries.append(sql)
+        raise getattr(faults, fault)("no room")
+
+    store.now()
+    monkeypatch.setattr(Connection, "run", full)
+    with pytest.raises(errors.StoreFullError):
+        store.ask(sample_call(None))
+    assert len(tries) < 5
 
 
 def test_a_call_that_was_not_seen_here_is_asked_without_a_look(

@@ -57,6 +57,8 @@ _LOST = (
     psycopg.OperationalError, psycopg.InterfaceError, faults.IdleInTransactionSessionTimeout,
     faults.InvalidSqlStatementName,
 )  # fmt: skip
+# These are operational errors, too, of a database that is there.
+_REFUSED = (faults.QueryCanceled, faults.LockNotAvailable, faults.DiskFull, faults.OutOfMemory)
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 _SLEPT = 1.0  # seconds by which a clock of this machine must have jumped before the database's is read again
@@ -148,9 +150,12 @@ class PostgresStore(Watched, SqlStore):
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
-    def _patiently(self, work: Callable[[Connection], T]) -> T:
-        """Run a work on a connection, and again on another one if the database was lost meanwhile."""
-        deadline = time.monotonic() + _PATIENCE
+    def _patiently(self, work: Callable[[Connection], T], began: float | None = None) -> T:
+        """Run a work on a connection, and again on another one if the database was lost meanwhile.
+
+        Verbs pass when they `began`, so that those behind one lock do not each wait for the database in turn.
+        """
+        deadline = (time.monotonic() if began is None else began) + _PATIENCE
         while True:
             try:
                 connection = self._connections.take()
@@ -159,7 +164,7 @@ class PostgresStore(Watched, SqlStore):
                 finally:
                     self._connections.give(connection)
             except _LOST as error:
-                if isinstance(error, faults.QueryCanceled | faults.LockNotAvailable):
+                if isinstance(error, _REFUSED):
                     raise _fault(error, self._place) from error
                 self._connections.close()
                 if not self._is_reached or time.monotonic() > deadline:
@@ -236,7 +241,7 @@ class PostgresStore(Watched, SqlStore):
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
         if len(batch) > 1:
             with suppress(Exception):  # then each is tried alone and gets its own error
-                self._patiently(partial(self._together, batch))
+                self._patiently(partial(self._together, batch), batch[0].began)
         for verb in batch:
             if not verb.is_done:
                 self._settled(verb, is_alone=True)
@@ -296,7 +301,7 @@ class PostgresStore(Watched, SqlStore):
             for first in range(0, len(verbs), _MOST):
                 batch = verbs[first : first + _MOST]
                 with suppress(Exception):  # then each is tried alone and gets its own error
-                    self._patiently(partial(self._in_one, batch))
+                    self._patiently(partial(self._in_one, batch), batch[0].began)
                 for verb in batch:
                     if not verb.is_done:
                         self._settled(verb)
@@ -386,14 +391,14 @@ class PostgresStore(Watched, SqlStore):
             if is_alone and not verb.is_alone:
                 return None
             try:
-                return self._patiently(partial(self._tried, verb))
+                return self._patiently(partial(self._tried, verb), verb.began)
             except (Stale, faults.SerializationFailure, faults.DeadlockDetected):
                 verb.guess_less()
             except NeedsTransaction:
                 verb.is_alone = verb.may_guess = False
             except errors.SaysoError:
                 # The conflict may be with its own write, from before the connection was lost.
-                if verb.lost and self._patiently(partial(self._was_taken, verb)):
+                if verb.lost and self._patiently(partial(self._was_taken, verb), verb.began):
                     return None
                 if not verb.has_guessed:
                     raise
@@ -482,10 +487,12 @@ class PostgresStore(Watched, SqlStore):
 class _Verb:
     """A caller's verb in progress: how it is tried, and its result."""
 
-    __slots__ = ("changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work")
+    __slots__ = (
+        "began", "changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work",
+    )  # fmt: skip
 
     def __init__(self, work: Callable[[PostgresTransaction], Any], *, is_alone: bool = True) -> None:
-        self.work = work
+        self.work, self.began = work, time.monotonic()
         self.is_alone, self.may_guess = is_alone, True
         self.has_guessed = self.is_done = False
         self.error: BaseException | None = None

@@ -198,19 +198,18 @@ class SqliteStore(Watched, SqlStore):
         def run(tx: Transaction) -> T | errors.SaysoError:
             return work(tx, *args, **options)
 
-        if self._queue or not self._write_lock.acquire(blocking=False):
+        if self._queue or self._write_lock.locked():
             op = _Op(run)
             self._wait([op])
             if op.error is not None:
                 raise op.error
             result: T | errors.SaysoError = op.result
         else:  # nobody else waits
-            try:
-                result, changed = self._alone(run)
-            except DATABASE_ERRORS as error:
-                raise fault(error, self._path) from error
-            finally:
-                self._write_lock.release()
+            with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
+                try:
+                    result, changed = self._alone(run)
+                except DATABASE_ERRORS as error:
+                    raise fault(error, self._path) from error
             if self._bell.waiting:
                 self._bell.ring(changed)
         if isinstance(result, errors.SaysoError):
