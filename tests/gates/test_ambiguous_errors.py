@@ -1,14 +1,16 @@
 """Which errors leave it open whether a call took effect.
 
 The classes of client libraries are made here with the modules, names and bases that the real ones have (httpx 0.28,
-httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, openai 3.54, stripe 16.1), because
-sayso knows them by these and imports none. `test_ambiguous_outcomes.py` has real ones against real sockets.
+httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, openai 3.54, stripe 16.1, psycopg
+3.3, psycopg2 2.9, asyncpg 0.32, PyMySQL 1.2, mysqlclient 2.2, billiard 4.3, rq 3.0), because sayso knows them by these
+and imports none. `test_ambiguous_outcomes.py` has real ones against real sockets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import errno
 import http.client
 import smtplib
 import socket
@@ -21,7 +23,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates.outcome import exception_classes, is_ambiguous
+from sayso.gates.outcome import exception_classes, is_ambiguous, mark_unknown, unknown_request
 
 
 def fake(path: str, *bases: type[BaseException]) -> type[Any]:
@@ -53,6 +55,12 @@ BotoClient = fake("botocore.exceptions.HTTPClientError")
 RpcError = fake("grpc.RpcError")
 OpenAI = fake("openai.APIConnectionError")
 OpenAITimeout = fake("openai.APITimeoutError", OpenAI)
+PSYCOPG = fake("psycopg.OperationalError")
+PSYCOPG2 = fake("psycopg2.OperationalError")
+ASYNCPG = fake("asyncpg.exceptions.PostgresConnectionError")
+Interface = fake("asyncpg.exceptions._base.InterfaceError")
+PyMySQL = fake("pymysql.err.OperationalError")
+MySQL = fake("MySQLdb.OperationalError")
 Stripe = fake("stripe._error.APIConnectionError")
 
 
@@ -73,6 +81,19 @@ class Rpc(fake("grpc._channel._InactiveRpcError", RpcError)):
         return type("StatusCode", (), {"name": self._code})()
 
 
+def sql(path: str, state: str | None, message: str = "the connection was lost") -> BaseException:
+    """Return an error of a driver for Postgres, with its SQLSTATE; None for one that the driver itself found."""
+    kind = PSYCOPG2 if path.startswith("psycopg2") else ASYNCPG if path.startswith("asyncpg") else PSYCOPG
+    made: BaseException = fake(path, kind)(message)
+    setattr(made, "pgcode" if kind is PSYCOPG2 else "sqlstate", state)
+    return made
+
+
+def detailed(number: int) -> OSError:
+    """Return an error of a class of its own with an `errno`, which Python does not turn into one of its classes."""
+    return type("DeviceError", (OSError,), {})(number, "no answer")
+
+
 def caused(error: BaseException, cause: BaseException | None) -> BaseException:
     error.__cause__ = cause
     return error
@@ -83,12 +104,13 @@ def during(error: BaseException, handled: BaseException) -> BaseException:
     return error
 
 
-def connecting(error: BaseException) -> BaseException:
-    """Return an error as it comes out of `socket.create_connection`, or of another function of this name there."""
-    source: dict[str, Any] = {"__name__": "socket"}
-    exec("def create_connection(error):\n    raise error", source)  # noqa: S102  a frame with the names of the real one
+def connecting(error: BaseException, where: str = "socket.create_connection") -> BaseException:
+    """Return an error as it comes out of the function that connects, or of another function of this name there."""
+    module, _, name = where.rpartition(".")
+    source: dict[str, Any] = {"__name__": module}
+    exec(f"def {name}(error):\n    raise error", source)  # noqa: S102  a frame with the names of the real one
     with pytest.raises(type(error)) as caught:
-        source["create_connection"](error)
+        source[name](error)
     return caught.value
 
 
@@ -142,6 +164,24 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "stripe.APIConnectionError, aborted": lambda: caused(
         Stripe(), RequestsConnection(Protocol("aborted", ConnectionResetError()))
     ),
+    "ssl.SSLError, read": lambda: ssl.SSLError("The read operation timed out"),
+    "ssl.SSLSyscallError": lambda: ssl.SSLSyscallError(5, "Some I/O error occurred"),
+    "OSError, EIO": lambda: OSError(errno.EIO, "Input/output error"),
+    "OSError, ETIMEDOUT in a class of its own": lambda: detailed(errno.ETIMEDOUT),
+    "celery.SoftTimeLimitExceeded": fake("billiard.exceptions.SoftTimeLimitExceeded"),
+    "celery.TimeoutError": fake("celery.exceptions.TimeoutError"),
+    "rq.JobTimeoutException": fake("rq.timeouts.JobTimeoutException", fake("rq.timeouts.BaseTimeoutException")),
+    "psycopg.OperationalError, lost": lambda: sql("psycopg.OperationalError", None),
+    "psycopg.errors.ConnectionFailure": lambda: sql("psycopg.errors.ConnectionFailure", "08006"),
+    "psycopg.errors.CrashShutdown": lambda: sql("psycopg.errors.CrashShutdown", "57P02"),
+    "psycopg2.OperationalError, lost": lambda: sql("psycopg2.OperationalError", None),
+    "psycopg2.InterfaceError, closed": lambda: fake("psycopg2.InterfaceError")("connection already closed"),
+    "asyncpg.ConnectionDoesNotExistError": lambda: sql("asyncpg.exceptions.ConnectionDoesNotExistError", "08003"),
+    "asyncpg.InterfaceError, closed": lambda: Interface("connection is closed"),
+    "pymysql 2006": lambda: PyMySQL(2006, "MySQL server has gone away"),
+    "pymysql 2013": lambda: PyMySQL(2013, "Lost connection to MySQL server during query"),
+    "mysqlclient 2013": lambda: MySQL(2013, "Lost connection to MySQL server during query"),
+    "mysql.connector 2013": lambda: fake("mysql.connector.errors.OperationalError")(2013, "Lost connection", None),
     "sayso.OutcomeNotRecordedError of a call inside": lambda: errors.OutcomeNotRecordedError("rq_1", 5, "disk full"),
 }
 
@@ -184,6 +224,27 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "stripe.APIConnectionError, refused": lambda: caused(
         Stripe(), RequestsConnection(MaxRetry(NewConnection("refused")))
     ),
+    "ssl.SSLError, handshake": lambda: ssl.SSLError("_ssl.c:1000: The handshake operation timed out"),
+    "ssl.SSLError, a wrong version": lambda: ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
+    "OSError, EIO while connecting": lambda: connecting(OSError(errno.EIO, "Input/output error")),
+    "psycopg.OperationalError, connecting": lambda: connecting(
+        sql("psycopg.OperationalError", None, "connection refused"), "psycopg.connection.connect"
+    ),
+    "psycopg.errors.ConnectionTimeout": lambda: sql("psycopg.errors.ConnectionTimeout", None),
+    "psycopg.errors.LockNotAvailable": lambda: sql("psycopg.errors.LockNotAvailable", "55P03"),
+    "psycopg.errors.SqlclientUnableToEstablishSqlconnection": lambda: sql("psycopg.errors.Sqlclient", "08001"),
+    "psycopg_pool.PoolTimeout": lambda: sql("psycopg_pool.errors.PoolTimeout", None),
+    "psycopg2.OperationalError, connecting": lambda: connecting(
+        sql("psycopg2.OperationalError", None), "psycopg2.connect"
+    ),
+    "psycopg2.errors.DeadlockDetected": lambda: sql("psycopg2.errors.DeadlockDetected", "40P01"),
+    "asyncpg, connecting": lambda: connecting(TimeoutError(), "asyncpg.connection.connect"),
+    "asyncpg.ConnectionRejectionError": lambda: sql("asyncpg.exceptions.ConnectionRejectionError", "08004"),
+    "asyncpg.InterfaceError, wrong use": lambda: Interface("the server expects 2 arguments for this query"),
+    "pymysql 2003": lambda: during(PyMySQL(2003, "Can't connect"), connecting(TimeoutError())),
+    "pymysql 2013, connecting": lambda: connecting(PyMySQL(2013, "Lost connection"), "pymysql.connections.connect"),
+    "pymysql 1205": lambda: PyMySQL(1205, "Lock wait timeout exceeded"),
+    "mysqlclient 2013, connecting": lambda: connecting(MySQL(2013, "Lost connection"), "MySQLdb.connections.__init__"),
     "stripe.CardError": fake("stripe._error.CardError"),
     "sayso.StoreError of a call inside": lambda: caused(errors.StoreUnavailableError("away"), TimeoutError()),
     "sayso.ConfirmationRequired of a call inside": lambda: sayso.ConfirmationRequired("inner"),
@@ -230,16 +291,56 @@ def test_a_first_attempt_that_is_open_is_not_undone_by_a_second_that_was_refused
     assert is_ambiguous(caused(fake("httpx.ConnectError")(), caused(fake("httpcore.ConnectError")(refused), refused)))
 
 
-def test_what_was_raised_from_none_stands_for_itself() -> None:
-    error = during(RuntimeError("the bank was slow, and booked nothing"), TimeoutError())
-    error.__suppress_context__ = True
-    assert not is_ambiguous(error)
+def raised(error: BaseException, cause: BaseException | None, handled: BaseException) -> BaseException:
+    """Return an error as `raise error from cause` raises it while another one is handled."""
+    return caused(during(error, handled), cause)  # also a cause that is None suppresses the context
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_what_was_raised_from_none_or_from_another_error_does_not_hide_the_one_that_was_handled(name: str) -> None:
+    assert is_ambiguous(raised(RuntimeError("could not pay"), None, OPEN[name]()))
+    assert is_ambiguous(raised(RuntimeError("could not pay"), ValueError("x"), OPEN[name]()))
+    assert is_ambiguous(raised(RuntimeError("could not pay"), OPEN[name](), ValueError("x")))
+    assert not is_ambiguous(raised(sayso.NotExecuted("booked nothing"), None, OPEN[name]()))
+
+
+@pytest.mark.parametrize("name", SURE)
+def test_what_was_raised_from_none_while_a_sure_error_was_handled_is_not_ambiguous(name: str) -> None:
+    assert not is_ambiguous(raised(RuntimeError("could not pay"), None, SURE[name]()))
+
+
+def test_an_error_of_sayso_hides_what_it_was_raised_from() -> None:
+    assert not is_ambiguous(raised(errors.StoreUnavailableError("away"), None, TimeoutError()))
+    assert not is_ambiguous(raised(errors.StoreUnavailableError("away"), None, OPEN["httpx.ReadTimeout"]()))
+
+
+def test_what_the_caller_was_handling_does_not_count_where_it_is_suppressed() -> None:
+    before = TimeoutError()
+    assert not is_ambiguous(raised(ValueError(), None, before), handled=before)
+
+
+def test_real_failure_to_connect_to_postgres_is_not_ambiguous() -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with pytest.raises(psycopg.OperationalError) as caught:
+        psycopg.connect("host=127.0.0.1 port=1 connect_timeout=2")
+    assert not is_ambiguous(caught.value)
+    assert is_ambiguous(psycopg.OperationalError("server closed the connection unexpectedly"))
 
 
 def test_what_the_caller_was_handling_before_the_call_does_not_count() -> None:
     before = TimeoutError()
     assert is_ambiguous(during(ValueError(), before))
     assert not is_ambiguous(during(ValueError(), before), handled=before)
+
+
+def test_the_unknown_request_of_a_call_inside_is_found_behind_from_none_and_behind_another_cause() -> None:
+    marked = RuntimeError("inside")
+    mark_unknown(marked, "rq_1", may_start_again=False)
+    assert unknown_request(raised(RuntimeError(), None, marked)) == "rq_1"
+    assert unknown_request(raised(RuntimeError(), ValueError("x"), marked)) == "rq_1"
+    assert unknown_request(raised(RuntimeError(), marked, ValueError("x"))) == "rq_1"
+    assert unknown_request(raised(sayso.NotExecuted("nothing"), None, marked)) is None
+    assert unknown_request(raised(RuntimeError(), None, ValueError("x"))) is None
 
 
 def test_more_classes_may_be_named() -> None:

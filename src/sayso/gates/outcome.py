@@ -1,9 +1,9 @@
 """The outcome of a call: failed or unknown, as judged by its exception; and the earlier requests that a call repeats.
 
 A call that may have taken effect (a timeout, or a connection lost after sending) ends as `unknown`; a call that raised
-anything else ends as `failed`. An exception is judged together with its causes. Its class is recognized by package and
-name, so no client library is imported. Invariant: an ambiguous error becomes `failed` only if it certainly occurred
-before anything was sent, or is `NotExecuted`.
+anything else ends as `failed`. An exception is judged together with its causes and contexts, even suppressed ones. Its
+class is recognized by package and name, so no client library is imported. Invariant: an ambiguous error becomes
+`failed` only if it certainly occurred before anything was sent, or is `NotExecuted`.
 
 The earlier request of a call is that of its key, with its stored result, or the one that the call has waited for. A key
 finds its request forever, even if a rule now allows the call. Invariant: no call runs in addition to the request of its
@@ -12,6 +12,7 @@ key, or against what a person decided while it waited.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -70,22 +71,30 @@ def _of_httpx(names: str) -> frozenset[str]:
 # Raised by a socket, before or after a connection exists. If the error around it says that there was none, it does not
 # count.
 _SOCKET = _names("builtins", "TimeoutError ConnectionResetError ConnectionAbortedError BrokenPipeError") | _names(
-    "ssl", "SSLEOFError SSLZeroReturnError"
+    "ssl", "SSLEOFError SSLZeroReturnError SSLSyscallError"
 )
-# Raised after something was or may have been sent.
+# Likewise, if the details of the error say that a connection broke (`_has_broken`).
+_TLS = "ssl.SSLError"
+_POSTGRES = {"asyncpg.PostgresConnectionError", "psycopg.OperationalError", "psycopg2.OperationalError"}
+_POSTGRES_CLOSED = {"asyncpg.InterfaceError", "psycopg2.InterfaceError"}
+_MYSQL = _names("mysql", "InterfaceError OperationalError") | {"MySQLdb.OperationalError", "pymysql.OperationalError"}
+# Raised after something was or may have been sent; also the interrupts of job queues, which hit a call anywhere.
 _SENT = frozenset[str]().union(
     _of_httpx("ReadTimeout WriteTimeout ReadError WriteError CloseError RemoteProtocolError TimeoutException"),
     _names("aiohttp", "ServerDisconnectedError ServerTimeoutError ClientOSError ClientPayloadError"),
     _names("aiohttp", "ClientConnectionResetError ClientConnectionError HttpProcessingError"),
     _names("asyncio", "IncompleteReadError"),
+    _names("billiard", "SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
     _names("botocore", "IncompleteReadError"),
+    _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("concurrent", "TimeoutError BrokenExecutor"),
     _names("grpc", "FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
     _names("multiprocessing", "TimeoutError"),
     _names("requests", "ChunkedEncodingError"),
+    _names("rq", "BaseTimeoutException"),
     _names("sayso", "OutcomeNotRecordedError"),
     _names("smtplib", "SMTPServerDisconnected"),
     _names("subprocess", "TimeoutExpired"),
@@ -107,19 +116,30 @@ _NOT_SENT = frozenset[str]().union(
     _of_httpx("ConnectTimeout PoolTimeout ConnectError ProxyError LocalProtocolError UnsupportedProtocol"),
     _names("aiohttp", "ClientConnectorError ConnectionTimeoutError ServerFingerprintMismatch"),
     _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
+    _names("psycopg", "ConnectionTimeout"),
+    _names("psycopg_pool", "PoolClosed PoolTimeout TooManyRequests"),
     _names("requests", "ConnectTimeout ProxyError"),
     _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
 )
 # Raised for a certificate, and also for a connection that broke during sending: only the error inside decides.
 _SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
 
+# SQLSTATEs of a connection that broke, of a server that crashed, and of a statement whose end the server does not know.
+_SQL_OPEN, _SQL_NOT_CONNECTED = ("08", "40003", "57P02"), {"08001", "08004"}
+_MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the same, with the system's error
+_DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
+
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _OURS = _names("sayso", "SaysoError ConfirmationRequired ConfirmationRejected")
 _NOT_EXECUTED = "sayso.NotExecuted"
-_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | {_NOT_EXECUTED, "grpc.RpcError"}
-# Where Python itself connects. An error raised inside these occurred before anything was sent.
+_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | {_TLS, "grpc.RpcError"}
+_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | _DETAILED | {_NOT_EXECUTED}
+# Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
+    ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
+    ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
+    ("psycopg.connection_async", "connect"), ("psycopg2", "connect"), ("pymysql.connections", "connect"),
 }  # fmt: skip
 _ERROR_LIMIT = 2_000
 _STANDARD = {"builtins", "socket", "ssl"}
@@ -168,8 +188,9 @@ class _Judge(NamedTuple):
         inside = list(_inside(error, name, self.handled))
         if name in _EITHER:
             return self.judge(inside) is not False
-        is_before = name in _NOT_SENT or (name in _SOCKET and _was_connecting(error.__traceback__))
-        is_after = name in _SENT or (name in _SOCKET and not is_explained) or _is_open_rpc(name, error)
+        is_broken = name in _SOCKET or _has_broken(name, error)
+        is_before = name in _NOT_SENT or (is_broken and _was_connecting(error.__traceback__))
+        is_after = name in _SENT or (is_broken and not is_explained) or _is_open_rpc(name, error)
         if is_after and not is_before:
             return True
         # If there was no connection, the members of a group are attempts to connect.
@@ -197,12 +218,14 @@ def _known_name(error: BaseException) -> str:
 
 
 def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
-    """Yield the cause or the context of an error, and the errors that it carries."""
-    cause = error.__cause__
-    context = None if error.__suppress_context__ or error.__context__ is handled else error.__context__
-    if cause is not None and name not in _OURS:  # sayso's own errors mean that nothing ran, whatever the cause
+    """Yield the cause and the context of an error, and the errors that it carries."""
+    cause, context = error.__cause__, error.__context__
+    is_ours = name in _OURS  # sayso's own errors mean that nothing ran, whatever the cause
+    if cause is not None and not is_ours:
         yield cause
-    elif context is not None and name not in _EITHER:  # these carry the relevant error themselves
+    # `raise ... from None`, or from another error, hides the context from readers, but does not undo what it was about.
+    is_left_out = name in _EITHER or (is_ours and error.__suppress_context__)  # the former carry the relevant error
+    if context is not None and context is not handled and not is_left_out:
         yield context
     for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 carry errors in these
         if isinstance(carried, BaseException):
@@ -216,6 +239,20 @@ def _was_connecting(step: TracebackType | None) -> bool:
             return True
         step = step.tb_next
     return False
+
+
+def _has_broken(name: str, error: Any) -> bool:
+    """Return whether the details of an error say that the connection of a database, a socket or a disk broke."""
+    if name in _POSTGRES:
+        state = getattr(error, "pgcode" if name.startswith("psycopg2") else "sqlstate", None)
+        return state is None or (state.startswith(_SQL_OPEN) and state not in _SQL_NOT_CONNECTED)
+    if name in _POSTGRES_CLOSED:
+        return "connection" in str(error) and "closed" in str(error)
+    if name in _MYSQL:
+        return bool(error.args) and error.args[0] in _MYSQL_OPEN
+    if name == _TLS:
+        return "timed out" in str(error) and "handshake" not in str(error)
+    return name == "" and isinstance(error, OSError) and error.errno in _DISK_OR_LINE
 
 
 def _is_open_rpc(name: str, error: Any) -> bool:
@@ -256,17 +293,18 @@ def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool
 
 
 def unknown_request(error: BaseException) -> str | None:
-    """Return the request whose outcome is unknown because of this error or one of its causes."""
-    met = set[int]()
-    current: BaseException | None = error
-    while current is not None and id(current) not in met:
+    """Return the request whose outcome is unknown because of this error, one of its causes or one of its contexts."""
+    met, waiting = set[int](), [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in met or isinstance(current, NotExecuted):
+            continue
         met.add(id(current))
         found = current.__dict__.get("_sayso_unknown")
         if isinstance(found, str):
             return found
-        if isinstance(current, NotExecuted):
-            return None
-        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        # The context counts even if it is suppressed, as in `_inside`.
+        waiting += [one for one in (current.__context__, current.__cause__) if one is not None]
     return None
 
 
