@@ -1,4 +1,8 @@
-"""An async rule is asked about the call that runs: what another task changes meanwhile is not let through."""
+"""A rule judges the call that runs, and people see it: what changes while sayso waits for something is not let through.
+
+Something else changes the arguments while an async rule is awaited, or while the store looks up a key or writes a log
+entry.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, policy
 from sayso.stores.base import Filter, Store
 
 
@@ -97,5 +101,154 @@ def test_a_sync_rule_is_not_watched(store: Store, monkeypatch: pytest.MonkeyPatc
     def send(to: list[str]) -> int:
         return len(to)
 
+    @sayso.gate(when=lambda to: len(to) > 1)
+    async def asend(to: list[str]) -> int:
+        return len(to)
+
     monkeypatch.setattr(canonical, "encode", never)
     assert send(["bob"]) == 1
+    assert asyncio.run(asend(["bob"])) == 1
+
+
+# -- the store's own calls --------------------------------------------------------------------------------------------
+
+
+def changes_during(monkeypatch: pytest.MonkeyPatch, store: Store, verb: str, order: dict[str, Any]) -> None:
+    """Change the order each time that the store does something, as another task or thread may."""
+    real = getattr(store, verb)
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        order["amount"] += 1_000_000
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(store, verb, changed)
+
+
+def over_100(order: dict[str, Any]) -> bool:
+    return bool(order["amount"] > 100)
+
+
+async def over_100_after_a_while(order: dict[str, Any]) -> bool:
+    await asyncio.sleep(0)
+    return over_100(order)
+
+
+def logged(order: dict[str, Any]) -> policy.Verdict:
+    return policy.hold() if over_100(order) else policy.allow(log=True)
+
+
+async def key_later(order: dict[str, Any]) -> str:
+    await asyncio.sleep(0)
+    return str(order["id"])
+
+
+WATCHED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a key": ("find_key", {"when": over_100, "key": "{order[id]}"}),
+    "an async key": ("find_key", {"when": over_100, "key": key_later}),
+    "an async rule and a key": ("find_key", {"when": over_100_after_a_while, "key": "{order[id]}"}),
+    "a log entry": ("note", {"when": logged}),
+}
+
+
+def paying(ran: list[int], options: dict[str, Any], *, is_async: bool) -> Callable[[dict[str, Any]], object]:
+    if is_async:
+
+        @sayso.gate(wait="raise", **options)
+        async def apay(order: dict[str, Any]) -> None:
+            ran.append(order["amount"])
+
+        return lambda order: asyncio.run(apay(order))
+
+    @sayso.gate(wait="raise", **options)
+    def pay(order: dict[str, Any]) -> None:
+        ran.append(order["amount"])
+
+    return pay
+
+
+@pytest.mark.parametrize("name", WATCHED)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_call_that_changed_after_its_rule_had_let_it_through_does_not_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch, name: str, is_async: bool
+) -> None:
+    verb, options = WATCHED[name]
+    if not is_async and "async" in name:
+        return
+    ran: list[int] = []
+    pay, order = paying(ran, options, is_async=is_async), {"id": "A", "amount": 5}
+    with sayso.run("order-A"), monkeypatch.context() as patch:
+        changes_during(patch, store, verb, order)
+        with pytest.raises(errors.PolicyError, match="the arguments changed after the rule had decided"):
+            pay(order)
+    assert ran == []
+    assert store.count(Filter()) == 0
+    with sayso.run("order-A"):
+        pay({"id": "A", "amount": 6})
+        pay({"id": "B", "amount": 7, "client": Client(), "tags": {"x"}, "more": [1.5, None]})
+    assert ran == [6, 7], "what does not change runs"
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a value": lambda order: order.update(amount=1_000_000),
+    "a type": lambda order: order.update(amount=5.0),
+    "a new key": lambda order: order.update(again=True),
+    "a value inside": lambda order: order["lines"][0].update(price=2),
+    "a list": lambda order: order["lines"].append(1),
+    "a set": lambda order: order["tags"].add("b"),
+    "an object": lambda order: order.update(client=None),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_change_beside_what_has_no_canonical_form_is_found(
+    store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    order: dict[str, Any] = {"id": "A", "amount": 5, "lines": [{"price": 1}], "tags": {"a"}, "client": Client()}
+    order["self"] = order
+    ran: list[int] = []
+    pay, real = paying(ran, {"when": over_100, "key": "{order[id]}"}, is_async=False), store.find_key
+
+    def changed(*args: Any) -> Any:
+        CHANGES[name](order)
+        return real(*args)
+
+    monkeypatch.setattr(store, "find_key", changed)
+    with sayso.run("order-A"), pytest.raises(errors.PolicyError, match="changed after"):
+        pay(order)
+    assert ran == []
+
+
+@pytest.mark.parametrize("key", [None, "{order[id]}", key_later], ids=["no key", "key", "async key"])
+def test_texts_effect_and_key_are_those_of_the_recorded_arguments(
+    store: Store, monkeypatch: pytest.MonkeyPatch, key: Any
+) -> None:
+    order: dict[str, Any] = {"id": "A", "amount": 5}
+
+    async def slow_prompt(order: dict[str, Any]) -> str:
+        await asyncio.sleep(0)
+        return f"Pay {order['amount']}?"
+
+    @sayso.gate(
+        wait="raise", key=key, title="Payment of {order[amount]}", summary="Pay {order[amount]} EUR",
+        prompt=slow_prompt, effect="pay:{order[id]}:{order[amount]}",
+    )  # fmt: skip
+    async def pay(order: dict[str, Any]) -> int:
+        return int(order["amount"])
+
+    async def ask() -> str:
+        async def change() -> None:
+            order.update(id="B", amount=1_000_000)
+
+        changing = asyncio.create_task(change())
+        with pytest.raises(sayso.ConfirmationRequired) as waits:
+            await pay(order)
+        await changing
+        return waits.value.id
+
+    changes_during(monkeypatch, store, "find" if key is None else "find_key", order)
+    with sayso.run("order-A"):
+        request = store.get(asyncio.run(ask()))
+    assert request.call.arguments == {"order": {"id": "A", "amount": 5}}
+    assert (request.title, request.summary, request.prompt) == ("Payment of 5", "Pay 5 EUR", "Pay 5?")
+    assert request.effect == "pay:A:5"
+    assert request.key == (None if key is None else "A")

@@ -202,6 +202,16 @@ MUTANTS = [
         "gates/test_moving_arguments.py::test_call_that_changed_while_an_async_rule_decided_does_not_run",
     ),
     Mutant(
+        "nothing changes between a verdict and the call that it lets through", "gates/hooks.py",
+        "if _forms(arguments) != before:", "if False:",
+        "gates/test_moving_arguments.py::test_call_that_changed_after_its_rule_had_let_it_through_does_not_run",
+    ),
+    Mutant(
+        "texts are made of the recorded arguments", "gates/hooks.py",
+        "return arguments if is_flat else schema.decode(form.text)", "return arguments",
+        "gates/test_moving_arguments.py::test_texts_effect_and_key_are_those_of_the_recorded_arguments",
+    ),
+    Mutant(
         "a call fits its own types", "gates/hooks.py",
         "if problems := schema.misfits(arguments):", "if False:",
         "gates/test_proposed.py::test_argument_that_does_not_fit_its_own_type_is_refused_before_it_is_held",

@@ -15,6 +15,7 @@ from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Effects, StoreCall, UserCall
 from sayso.gates import captured
 from sayso.gates.hooks import (
+    as_encoded,
     ask_rule,
     ask_verify,
     effect_of,
@@ -29,15 +30,16 @@ from sayso.gates.hooks import (
     refused_by_types,
     secrets_of,
     text_of,
+    unchanged,
     under_record,
 )  # fmt: skip
 from sayso.gates.options import Gate
-from sayso.gates.outcome import asked_before, find_keyed, judged, mark_unknown, outcome_of, replay
+from sayso.gates.outcome import asked_before, find_keyed, held_by_now, judged, mark_unknown, outcome_of, replay
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
-from sayso.model.lifecycle import Outcome, is_due
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Request, State, build_request
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.policy import Happened, Verdict
@@ -132,7 +134,7 @@ def _unasked(
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
     gate.check_bounds(arguments)
     if verdict.log:
-        yield from note_allowed(gate, store, occasion, verdict)
+        yield from unchanged(gate, arguments, note_allowed(gate, store, occasion, verdict))
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
     caller.passed(attempt)
     return attempt
@@ -285,7 +287,7 @@ def find_or_ask(
         canonical.check_round_trip(form, schema.classes)
     digest = call_digest(gate.tool, schema.digest, form.digest_input)
     if gate.key is not None or wanted.key is not None:
-        wanted = wanted._replace(key=(yield from key_of(gate, arguments, wanted)))
+        wanted = wanted._replace(key=(yield from key_of(gate, as_encoded(schema, arguments, form), wanted)))
     own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
     is_own = wanted.key is None and wanted.pool is None and len(wanted.run_ids) == 1 and digest not in wanted.adopted
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
@@ -298,11 +300,12 @@ def find_or_ask(
         if found is None:
             if wanted.pool is not None:
                 raise not_found_again(gate.name, wanted.pool)
+            arguments = as_encoded(schema, arguments, form)  # what is shown of the call is made of what would run
             call = masked_call(gate, arguments, form, schema, digest)
             request = yield from _new_request(gate, call, own, arguments, wanted, verdict)
             found = yield from caller.ask(store, request)
             is_new = found.id == request.id
-            if asks_first and not is_new and (found := (yield from _held_by_now(store, found))) is None:
+            if asks_first and not is_new and (found := (yield from held_by_now(store, found))) is None:
                 continue  # it has just ended
         if not (wanted.place or gate.is_self_contained):  # a journaled run identifies its calls by their places
             gate.captured.check_asked(found.id, gate.tool)
@@ -310,16 +313,6 @@ def find_or_ask(
             return found
         # Require both: otherwise two programs with different requirements would withdraw each other's requests forever.
         wanted = wanted.joined(found)
-
-
-def _held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]:
-    """Return the settled request; None if it no longer answers a call.
-
-    An approval is compared with the journal when it is started; a request that ends the call here, by `settle`.
-    """
-    if found.state not in _OPEN or is_due(found, clock.now()):
-        found = yield StoreCall(store.settle, found.id)
-    return found if found.holds else None
 
 
 def _find(
@@ -339,7 +332,7 @@ def _find(
             found: Request | None = yield find
         except errors.RequestNotFoundError:  # what was decided here is in another store
             continue
-        if found is not None and (held := (yield from _held_by_now(store, found))) is not None:
+        if found is not None and (held := (yield from held_by_now(store, found))) is not None:
             return held
     return None
 

@@ -16,7 +16,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from sayso import errors, telemetry
@@ -32,6 +32,7 @@ from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
+_T = TypeVar("_T")
 _NO_SECRET_INSIDE = {str, int, float, bool}
 
 
@@ -51,16 +52,18 @@ class HookError(Exception):
 def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, schema: Schema, digest: str) -> Call:
     """Return the call to record: its canonical form, and the masked form that people see.
 
+    Args:
+        gate, schema, digest: The gate, its schema, and the digest of the call.
+        arguments: As `as_encoded` returns them.
+        form: Their canonical form.
+
     Raises:
         ArgumentError: An argument does not fit its type.
     """
     # An edit is validated by the same types, so a reviewer could not change anything else in such a call.
     if problems := schema.misfits(arguments):
         raise gate.misfit(problems[0])
-    # The masked form is made from the canonical one, because the caller's own lists may have changed meanwhile. A form
-    # with one brace and no bracket has only scalars, which cannot change.
-    is_flat = form.text.count("{") == 1 and "[" not in form.text
-    tree: dict[str, Any] = arguments if is_flat else canonical.load(form.text)
+    tree = arguments if '"$' not in form.text else canonical.load(form.text)  # without tags, both are the same
     if gate.redactor is not None:
         tree = _shown_by_redactor(gate.redactor, schema.decode(form.text))
     masked = gate.redaction.mask(tree)
@@ -70,6 +73,13 @@ def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, sch
         tool=gate.tool, name=gate.name, form=form.text, masked=text, digest=digest, schema=schema.text,
         schema_digest=schema.digest,
     )  # fmt: skip
+
+
+def as_encoded(schema: Schema, arguments: dict[str, Any], form: canonical.Form) -> dict[str, Any]:
+    """Return the arguments as recorded, for hooks and texts: the caller's own lists may have changed meanwhile."""
+    # A form with one brace and no bracket has only scalars, which cannot change.
+    is_flat = form.text.count("{") == 1 and "[" not in form.text
+    return arguments if is_flat else schema.decode(form.text)
 
 
 def _shown_by_redactor(redactor: Callable[[dict[str, Any]], Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -248,7 +258,7 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     if isinstance(rule, bool):
         return verdict_of(rule, "")
     try:
-        asked = gate.hook_call(rule, arguments, lambda: [_form(*one) for one in arguments.items()])
+        asked = gate.hook_call(rule, arguments, lambda: _forms(arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: any error means that the call does not run
@@ -261,11 +271,45 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
 
 
-def _form(name: str, value: object) -> str | None:
+def unchanged(gate: Gate, arguments: dict[str, Any], effects: Effects[_T]) -> Effects[_T]:
+    """Run the effects between a verdict and the call that it lets through; other tasks or threads may run meanwhile.
+
+    Raises:
+        PolicyError: The arguments are no longer those that the rule judged.
+    """
+    before = _forms(arguments)
+    result = yield from effects
+    if _forms(arguments) != before:
+        raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed after the rule had decided")
+    return result
+
+
+def _forms(arguments: Mapping[str, Any]) -> list[object]:
+    return [_form(*one) for one in arguments.items()]
+
+
+def _form(name: str, value: object) -> object:
     try:
         return canonical.encode({name: value}).text
-    except errors.ArgumentError:
-        return None  # a held call will be rejected because of it
+    except errors.ArgumentError:  # a held call will be rejected because of it
+        return _comparable(value)
+
+
+def _comparable(value: object) -> list[object]:
+    """Return what can be compared of a value without a canonical form: its plain parts, and which others it has."""
+    found, waiting, seen = list[object](), list[Any]([value]), set[int]()
+    while waiting:
+        part = waiting.pop()
+        kind = cast("type[Any]", type(part))
+        if kind in _PLAIN or kind is float:
+            found.append((kind, part))
+            continue
+        parts: Iterable[tuple[Any, Any]] = enumerate(cast("set[Any]", part)) if issubclass(kind, set) else _parts(part)
+        inside = [] if id(part) in seen else list(parts)
+        seen.add(id(part))
+        found += [id(part), [key if type(key) is str else id(key) for key, _ in inside]]
+        waiting += [one for _, one in inside]
+    return found
 
 
 # -- key, effect, and texts for people -----------------------------------------------------------------------------

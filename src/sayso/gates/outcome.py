@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, left_to_run
-from sayso.gates.hooks import key_of, secrets_known, shown_result
+from sayso.gates.hooks import key_of, secrets_known, shown_result, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
 from sayso.gates.signals import ConfirmationRequired
@@ -332,6 +332,7 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
 
 
+_OPEN = {State.PENDING, State.APPROVED}
 _WHOLE = {type(None), bool, int, float, str, bytes, dict, list, tuple}
 
 
@@ -362,7 +363,7 @@ def asked_before(
 
     A rule may depend on the time, and its file may have changed. What a person decided about this call counts
     nevertheless, and so does the request of its key, or one that was answered here. None if nobody was asked, the rule
-    denies the call, or nobody answered in time.
+    denies the call, or nobody answered in time. Raises `PolicyError` if the arguments changed meanwhile.
 
     Args:
         gate, store, arguments, occasion: As for `gated_call`.
@@ -372,17 +373,23 @@ def asked_before(
     if verdict.kind == "deny":
         return None
     if waited is not None:
-        return (yield from _if_it_answers(store, waited.id))
+        return (yield from unchanged(gate, arguments, _if_it_answers(store, waited.id)))
     if occasion.has_name and (occasion.key is not None or gate.key is not None):
-        keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
-        found = yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed)
+        found = yield from unchanged(gate, arguments, _of_key(gate, store, arguments, occasion))
         if found is not None:
             return found
     with suppress(errors.ArgumentError):  # such a call was never asked
         adopted = occasion.adopted.get(_digest(gate, arguments)) if occasion.adopted else None
         if adopted is not None:
-            return (yield from _if_it_answers(store, adopted))
+            return (yield from unchanged(gate, arguments, _if_it_answers(store, adopted)))
     return None
+
+
+def _of_key(
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion
+) -> Effects[Request | None]:  # fmt: skip
+    keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
+    return (yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed))
 
 
 def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | None]:
@@ -391,6 +398,16 @@ def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | No
     with suppress(errors.RequestNotFoundError):
         found = yield StoreCall(store.settle, request_id)
     return found if found is not None and (found.holds or found.key is not None) else None
+
+
+def held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]:
+    """Return the settled request; None if it no longer answers a call.
+
+    An approval is compared with the journal when it is started; a request that ends the call here, by `settle`.
+    """
+    if found.state not in _OPEN or is_due(found, clock.now()):
+        found = yield StoreCall(store.settle, found.id)
+    return found if found.holds else None
 
 
 def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
@@ -416,7 +433,7 @@ def find_keyed(
         other = f"another tool, {getattr(found.subject, 'tool', 'a question')}"
         what = "other arguments, or another schema of them" if is_same else other
         raise errors.KeyReusedError(run_id, key, request_id=found.id, what=what)
-    is_open = found.state in {State.PENDING, State.APPROVED} and not is_due(found, clock.now())
+    is_open = found.state in _OPEN and not is_due(found, clock.now())
     return found if is_open else (yield StoreCall(store.settle, found.id))
 
 
