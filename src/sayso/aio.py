@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from sayso import reviews
-from sayso.effects import Attempt, adrive, offload, shielded
+from sayso.effects import Attempt, UserCall, adrive, in_thread, offload, shielded
 from sayso.gates.ask import aask as ask
 from sayso.gates.gate import HoldOptions, holding
 from sayso.gates.held import HeldBase, as_error
@@ -149,13 +149,11 @@ class Held(HeldBase):
     async def once(self, function: Callable[[dict[str, Any]], Any]) -> Any:
         """Run `function(arguments)` once; an async one is awaited, a sync one runs in a thread."""
 
-        async def in_thread(arguments: dict[str, Any]) -> Any:
-            import asyncio
-
-            value = await asyncio.to_thread(function, arguments)
+        async def call_in_thread(arguments: dict[str, Any]) -> Any:
+            value = (await in_thread(UserCall(function, (arguments,), {}))).unwrap()
             return await value if inspect.isawaitable(value) else value
 
-        call = function if inspect.iscoroutinefunction(function) else in_thread
+        call = function if inspect.iscoroutinefunction(function) else call_in_thread
         return (await adrive(self._once(call))).unwrap()
 
     async def start(self, *, by: str | None = None) -> dict[str, Any]:

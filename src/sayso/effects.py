@@ -13,12 +13,13 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -114,11 +115,13 @@ class Attempt(NamedTuple):
 
     Attributes:
         is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
+        left: The thread in which the call goes on, if the task that waited for it was cancelled.
     """
 
     value: Any
     raised: BaseException | None
     is_ambiguous: bool = False
+    left: InThread | None = None
 
     def unwrap(self) -> Any:
         """Return the value, or raise what was raised."""
@@ -173,12 +176,58 @@ class UserCall(NamedTuple):
         try:
             if inspect.iscoroutinefunction(self.function):
                 return Attempt(await self.function(*self.args, **self.kwargs), None)
-            import asyncio
-
-            # The thread returns the error in an Attempt: a future rejects StopIteration and would never be done.
-            return await asyncio.to_thread(self)
+            return await in_thread(self)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
-            return Attempt(None, error)
+            return Attempt(None, error, left=error.__dict__.get("_sayso_left"))
+
+
+class InThread:
+    """A sync call in a thread, which goes on when the task that waits for it is cancelled."""
+
+    def __init__(self, call: UserCall) -> None:
+        self._call, self._lock = call, threading.Lock()
+        self._has_begun = self._is_left = False
+        self._attempt: Attempt | None = None
+        self._then: Callable[[Attempt], object] | None = None
+
+    def __call__(self) -> Attempt:
+        with self._lock:  # so that a call that is left before it has begun does not begin, as with a cancelled future
+            if self._is_left:
+                return Attempt(None, None)
+            self._has_begun = True
+        attempt = self._call()
+        with self._lock:
+            self._attempt, then = attempt, self._then
+        if then is not None:
+            then(attempt)
+        return attempt
+
+    def left(self) -> Self | None:
+        """Return this if the call goes on, although nobody waits for it any more; None if it never began."""
+        with self._lock:
+            self._is_left = True
+            return self if self._has_begun else None
+
+    def when_ended(self, then: Callable[[Attempt], object]) -> None:
+        """Call `then` in the thread when the call has ended; here, if it has."""
+        with self._lock:
+            self._then = then
+            attempt = self._attempt
+        if attempt is not None:
+            then(attempt)
+
+
+async def in_thread(call: UserCall) -> Attempt:
+    """Run a sync call in a thread. A cancellation of this task has the `InThread` of a call that goes on."""
+    import asyncio
+
+    running = InThread(call)
+    try:
+        # The thread returns the error in an Attempt: a future rejects StopIteration and would never be done.
+        return await asyncio.to_thread(running)
+    except BaseException as error:
+        error._sayso_left = running.left()  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+        raise
 
 
 def drive(effects: Effects[T], value: Any = None) -> T:

@@ -540,12 +540,22 @@ class CallFailedError(StartRefusedError):
 
 
 class OutcomeUnknownError(StartRefusedError):
-    """The call was started, and its outcome is unknown. It is not retried automatically."""
+    """The call was started, and its outcome is unknown. It is not retried automatically.
 
+    `running` says where it goes on, or may do so, if that can be seen from here; nobody is asked about it then.
+    """
+
+    running: str | None = None
     _message = (
-        "the call of {self.request_id} was started and its outcome is unknown; it was not run again."
-        " Find out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
+        "the call of {self.request_id} was started and its outcome is unknown; it was not run again. {self._then}"
+        "ind out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
     )
+
+    @property
+    def _then(self) -> str:
+        if self.running is None:
+            return "F"
+        return f"{self.running}, and its outcome is recorded when it ends. If that never comes, f"
 
 
 class AlteredRequestError(StartRefusedError):

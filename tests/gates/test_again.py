@@ -1,23 +1,30 @@
 """What may happen after a call has failed, or nobody knows how it ended: retries, idempotent calls, `verify=`.
 
 And `current_request`, by whose id a service knows that it is asked again. The invariant: an unknown outcome is not
-tried again, unless the gate says that the call may be, or somebody found out.
+tried again, unless the gate says that the call may be, or somebody found out; and never while the call is seen to run.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import aio, effects, errors
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
+from sayso.stores import processes
 from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
+
+needs_posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX process ids")
 
 
 def test_failed_call_may_start_as_often_as_the_gate_says(store: Store) -> None:
@@ -294,3 +301,172 @@ def test_tasks_of_a_running_call_know_its_request(store: Store) -> None:
         assert sayso.current_request() is None
 
     asyncio.run(main())
+
+
+# -- a call that goes on, although its record says unknown ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"retries": 1}, {"idempotent": True}])
+def test_nobody_is_asked_about_a_call_that_still_runs_in_this_process(
+    store: Store, clock: Clock, options: dict[str, Any]
+) -> None:
+    inside, go_on, ran, asked, ends = threading.Event(), threading.Event(), list[int](), list[int](), list[Any]()
+
+    def look(amount: int) -> bool:
+        asked.append(amount)
+        return False
+
+    @sayso.gate(wait="raise", verify=look, **options)
+    def act(amount: int) -> str:
+        ran.append(amount)
+        inside.set()
+        assert len(ran) > 1 or go_on.wait(30)
+        return "done"
+
+    def first() -> None:
+        with sayso.run("order-1"):
+            ends.append(act(1))
+
+    with sayso.run("order-1"):
+        request_id = approved(act, 1)
+        thread = threading.Thread(target=first)
+        thread.start()
+        try:
+            assert inside.wait(30)
+            clock.tick(hours=1)
+            for _ in range(2):
+                with pytest.raises(errors.OutcomeUnknownError, match="It is still running in this process"):
+                    act(1)
+                for keeper in list(processes._keepers.values()):  # as the keeper's thread does later
+                    keeper._renew(dict(keeper.held), 0.0)
+            assert state_of(request_id) is State.UNKNOWN
+        finally:
+            go_on.set()
+            thread.join(30)
+    assert (ran, asked, ends, state_of(request_id)) == ([1], [], ["done"], State.DONE)
+    assert processes.running_at(request_id, None) is None
+
+
+class Cancelled:
+    """A sync function in a thread whose task is cancelled while it runs; `asked` counts calls of its `verify=`."""
+
+    def __init__(self, end: Any) -> None:
+        self.inside, self.go_on, self.end = threading.Event(), threading.Event(), end
+        self.ran, self.asked = list[int](), list[int]()
+
+    def look(self, amount: int) -> bool:
+        self.asked.append(amount)
+        return False
+
+    def act(self, amount: int) -> str:
+        self.ran.append(amount)
+        self.inside.set()
+        assert self.go_on.wait(30)
+        if isinstance(self.end, Exception):
+            raise self.end
+        return str(self.end)
+
+    async def in_turn(self, call: Callable[[], Awaitable[Any]]) -> str:
+        """Make a call, approve it, cancel it inside, and make it again while it goes on; return its request."""
+        pause = await aheld(call)
+        sayso.Review().approve(pause.confirmation_id, by="ada")
+        task = asyncio.ensure_future(call())
+        try:
+            assert await asyncio.to_thread(self.inside.wait, 30)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert state_of(pause.confirmation_id) is State.UNKNOWN
+            with pytest.raises(errors.OutcomeUnknownError):
+                await call()
+            execution = sayso.Review().get(pause.confirmation_id).execution
+            assert execution is not None
+            assert execution.finished_at is None  # other processes go by this, and by whether this one is alive
+        finally:
+            self.go_on.set()
+        return pause.confirmation_id
+
+
+@pytest.mark.parametrize(("end", "state"), [("done", State.DONE), (ValueError("down"), State.FAILED)])
+@pytest.mark.parametrize("way", ["tool", "hold"])
+def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended(
+    store: Store, way: str, end: Any, state: State
+) -> None:
+    it = Cancelled(end)
+
+    async def held_once() -> Any:
+        async with await aio.hold("act", {"amount": 1}, run="order-1", key="1") as handle:
+            return await handle.once(lambda arguments: it.act(**arguments))
+
+    async def main() -> str:
+        tool = sayso.Tool(it.act, name="act", requires_approval=True, verify=it.look)
+        with sayso.run("order-1"):
+            return await it.in_turn((lambda: tool.acall(amount=1)) if way == "tool" else held_once)
+
+    request_id = asyncio.run(main())  # it ends when its threads have
+    assert (it.ran, it.asked, state_of(request_id)) == ([1], [], state)
+    assert processes.running_at(request_id, None) is None
+
+
+def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:
+    ran: list[int] = []
+    running = effects.InThread(effects.UserCall(ran.append, (1,), {}))
+    assert running.left() is None
+    running()
+    assert ran == []
+
+
+def test_a_thread_that_has_ended_before_anybody_asks_says_so_at_once() -> None:
+    running, ends = effects.InThread(effects.UserCall(str, (1,), {})), list[effects.Attempt]()
+    assert running() == effects.Attempt("1", None)
+    assert running.left() is running
+    running.when_ended(ends.append)
+    assert ends == [effects.Attempt("1", None)]
+
+
+def test_an_end_that_a_thread_cannot_record_is_told(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = Cancelled("done")
+
+    async def main() -> str:
+        tool = sayso.Tool(it.act, name="act", requires_approval=True)
+        with sayso.run("order-1"):
+            return await it.in_turn(lambda: tool.acall(amount=1))
+
+    def away(*_: object) -> None:
+        raise errors.StoreUnavailableError("away")
+
+    monkeypatch.setattr(type(store), "finish", away)
+    request_id = asyncio.run(main())
+    assert state_of(request_id) is State.UNKNOWN
+    assert f"the call of {request_id} has ended in its thread" in caplog.text
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("changed", "finished", "is_asked"),
+    [({}, False, False), ({}, True, True), ({"host": "far"}, False, True), ({"program": "another"}, False, True)],
+    ids=["alive", "has said unknown itself", "on another machine", "gone"],
+)
+def test_a_hook_is_asked_unless_the_worker_is_seen_to_live(
+    store: Store, clock: Clock, changed: dict[str, str], finished: bool, is_asked: bool
+) -> None:
+    asked: list[int] = []
+
+    def look(amount: int) -> None:
+        asked.append(amount)
+
+    act = flaky([], [], verify=look)
+    request_id = approved(act, 1)
+    parent = processes._Worker(*processes.current().split("/"))._replace(
+        pid=str(os.getppid()), started=processes._started(os.getppid()), program=processes._program(os.getppid())
+    )
+    store.start(request_id, "token", by="/".join(parent._replace(**changed)))
+    if finished:
+        store.finish(request_id, "token", Outcome("unknown"))
+    clock.tick(hours=1)
+    with pytest.raises(errors.OutcomeUnknownError) as refusal:
+        act(1)
+    assert (asked == [1]) is is_asked
+    assert (f"process {os.getppid()} of this machine" in str(refusal.value)) is not is_asked

@@ -386,6 +386,21 @@ MUTANTS = [
         "raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error", "return",
         "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
+    Mutant(
+        "nobody is asked about a call that is seen to run", "gates/outcome.py",
+        "if running is not None:", "if False:",
+        "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_a_call_that_goes_on_in_a_process_of_this_machine_is_neither_verified_nor_retried",
+    ),
+    Mutant(
+        "a call whose lease was lost counts as running where it runs", "stores/processes.py",
+        "going += keeper.lost.values()", "going += []",
+        "gates/test_again.py::test_nobody_is_asked_about_a_call_that_still_runs_in_this_process",
+    ),
+    Mutant(
+        "a thread whose task was cancelled says how its call ended", "gates/call.py",
+        "if attempt.left is not None:", "if False:",
+        "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",
+    ),
     # -- stores -----------------------------------------------------------------------------------------------------
     Mutant(
         "a call is running only while its lease is renewed", "stores/program.py",

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import clock, errors, telemetry
-from sayso.effects import Attempt, Effects, StoreCall, UserCall
+from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
 from sayso.gates import captured
 from sayso.gates.hooks import (
     as_encoded,
     ask_rule,
-    ask_verify,
     effect_of,
     facts_of,
     is_as_shown,
@@ -34,15 +33,23 @@ from sayso.gates.hooks import (
     under_record,
 )  # fmt: skip
 from sayso.gates.options import Gate
-from sayso.gates.outcome import asked_before, find_keyed, held_by_now, judged, mark_unknown, outcome_of, replay
+from sayso.gates.outcome import (
+    asked_before,
+    find_keyed,
+    held_by_now,
+    judged,
+    look_into,
+    mark_unknown,
+    outcome_of,
+    replay,
+)
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Request, State, build_request
-from sayso.model.reviewer import PROGRAM, Identity
-from sayso.policy import Happened, Verdict
+from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
 from sayso.stores import processes
 from sayso.stores.program import ProgramStore
@@ -150,7 +157,7 @@ def _run(
         asked again.
     """
     if request.state is State.UNKNOWN:
-        found = yield from _look_into(gate, store, request, wanted, caller)
+        found = yield from look_into(gate, store, request, wanted, caller)
         if found is not request:
             return found
     elif caller.is_over(request):
@@ -395,40 +402,6 @@ def _new_request(
     )
 
 
-# -- what became of it earlier --------------------------------------------------------------------------------------
-
-
-def _look_into(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
-) -> Effects[Attempt | Request | None]:  # fmt: skip
-    """Ask the gate's `verify=` hook about a call with an unknown outcome, and record its answer.
-
-    Returns:
-        How the call ended; or the request, if it is to be started again; or None, if the call is to be asked again.
-
-    Raises:
-        OutcomeUnknownError: Nobody can tell, and the call is not idempotent.
-    """
-    answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))
-    if answer is None:
-        if request.idempotent and wanted.lack_of(request) is None:
-            return request
-        raise errors.OutcomeUnknownError(request.id)
-    hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
-    resolve = partial(
-        store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify",
-        token=None if request.execution is None else request.execution.token,
-    )  # fmt: skip
-    try:
-        resolved: Request = yield StoreCall(resolve, request.id, hook)
-    except errors.NotUnknownError:  # somebody else resolved it, and may have started it again; its new state decides
-        return (yield StoreCall(store.settle, request.id))
-    if answer:
-        caller.happened(resolved)
-        return Attempt(answer.result if isinstance(answer, Happened) else None, None)
-    return resolved if resolved.state is State.APPROVED or resolved.key is not None else None
-
-
 # -- start, run, record --------------------------------------------------------------------------------------------
 
 
@@ -529,6 +502,14 @@ def end(
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended; if that fails, add a note to its error if it `is_raised`, else raise."""
     request, raised = start.request, attempt.raised
+    if attempt.left is not None:
+        # Its task was cancelled, and the thread records how it ends. Without an end in the record, other processes see
+        # that this worker is alive, and ask nobody how the call ended.
+        ran = request.execution
+        attempt.left.when_ended(partial(_end_late, gate, store, start))
+        with suppress(errors.StoreError):
+            yield StoreCall(store.settle, request.id, gone=None if ran is None else ran.worker)
+        return attempt
     is_resolved = False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
@@ -558,6 +539,13 @@ def end(
     if not (gate.is_self_contained or gate.retries or gate.idempotent):
         captured.forget(request.id)
     return attempt
+
+
+def _end_late(gate: Gate, store: ProgramStore, start: Started, attempt: Attempt) -> None:
+    try:
+        drive(end(gate, store, start, judged(gate, attempt), is_raised=False))
+    except errors.SaysoError as error:  # nobody waits for this thread
+        logging.getLogger("sayso").warning("the call of %s has ended in its thread: %s", start.request.id, error)
 
 
 def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:

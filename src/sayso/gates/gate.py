@@ -165,7 +165,8 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         idempotent: Whether the call may be started again even after an unknown outcome. Give the service the
             idempotency key `sayso.current_request().id`.
         verify: Called for an unknown outcome with the arguments by name. Returns `True` or `sayso.Happened(result)` if
-            the call happened, `False` if it did not, `None` if it cannot tell.
+            the call happened, `False` if it did not and cannot happen any more, `None` if it cannot tell. It is not
+            called while the call is seen to run on this machine; on another machine the call may still be in progress.
         wait: `block`, the default, waits, and asks on the terminal if there is one. `raise` raises
             `ConfirmationRequired`; calling again later continues.
         timeout: With `block`, how long to wait before `ConfirmationRequired` is raised; the request stays pending.

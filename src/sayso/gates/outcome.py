@@ -7,7 +7,7 @@ class is recognized by package and name, so no client library is imported. Invar
 
 The earlier request of a call is that of its key, with its stored result, or the one that the call has waited for. A key
 finds its request forever, even if a rule now allows the call. Invariant: no call runs in addition to the request of its
-key, or against what a person decided while it waited.
+key, or against what a person decided while it waited; and nobody asks how a call ended that is known to go on.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ import inspect
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.effects import Attempt, Effects, StoreCall, Suspended, left_to_run
-from sayso.gates.hooks import key_of, secrets_known, shown_result, unchanged
+from sayso.gates.hooks import ask_verify, key_of, secrets_known, shown_result, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
-from sayso.gates.signals import ConfirmationRequired
+from sayso.gates.signals import Caller, ConfirmationRequired
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.lifecycle import Outcome, is_due, result_to_keep
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import Request, State
+from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
-from sayso.policy import Verdict
+from sayso.policy import Happened, Verdict
+from sayso.stores import processes
 from sayso.stores.program import ProgramStore
 
 
@@ -453,3 +456,41 @@ def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
         return canonical.decode(text, classes)["result"]
     except errors.ArgumentError as error:
         raise errors.ValueNotKeptError(request.id, f"cannot be read here ({error.reason})") from None
+
+
+def look_into(
+    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
+) -> Effects[Attempt | Request | None]:  # fmt: skip
+    """Ask the gate's `verify=` hook about a call with an unknown outcome, and record its answer.
+
+    Returns:
+        How the call ended; or the request, if it is to be started again; or None, if the call is to be asked again.
+
+    Raises:
+        OutcomeUnknownError: It has not ended, as far as can be seen here; or nobody can tell, and the call is not
+            idempotent.
+    """
+    # A call whose lease was lost, or whose task was cancelled, may go on: what the hook sees of it would change.
+    execution = request.execution
+    worker = None if execution is None or execution.finished_at is not None else execution.worker
+    running = processes.running_at(request.id, worker)
+    if running is not None:
+        raise errors.OutcomeUnknownError(request.id, running=running)
+    answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))
+    if answer is None:
+        if request.idempotent and wanted.lack_of(request) is None:
+            return request
+        raise errors.OutcomeUnknownError(request.id)
+    hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
+    resolve = partial(
+        store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify",
+        token=None if execution is None else execution.token,
+    )  # fmt: skip
+    try:
+        resolved: Request = yield StoreCall(resolve, request.id, hook)
+    except errors.NotUnknownError:  # somebody else resolved it, and may have started it again; its new state decides
+        return (yield StoreCall(store.settle, request.id))
+    if answer:
+        caller.happened(resolved)
+        return Attempt(answer.result if isinstance(answer, Happened) else None, None)
+    return resolved if resolved.state is State.APPROVED or resolved.key is not None else None

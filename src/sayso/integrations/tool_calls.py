@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import sayso
 from sayso import aio, errors
-from sayso.effects import shielded
+from sayso.effects import UserCall, in_thread, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
@@ -99,7 +99,9 @@ class ToolFunction:
 
     async def acall(self, approved: dict[str, Any]) -> Any:
         """Call the function; a sync one runs in a thread."""
-        return await (self.call(approved) if self.is_async else asyncio.to_thread(self.call, approved))
+        if self.is_async:
+            return await self.call(approved)
+        return (await in_thread(UserCall(self.call, (approved,), {}))).unwrap()
 
 
 def text_of(value: Any) -> str:

@@ -7,8 +7,9 @@ Only waiters whose request has changed are woken, so one poll serves any number 
 A worker is the process that holds a start or a run. Its name contains its machine, namespaces, process id, start time,
 and the length of its leases (`lease_of`); a `Lease` is its right to one run. What is short needs no renewal: after half
 of that time, and again after each further half, one thread per store renews. Whoever settles a call that was not
-renewed in time records it as `unknown` (`RequestStore.settle`); nothing starts it again. A run that was not renewed in
-time can be taken from another machine (`may_take`). The worker that resumes runs is in `sayso.runs.worker`.
+renewed in time records it as `unknown` (`RequestStore.settle`); nothing on its machine starts it again while it may
+still be running (`running_at`). A run that was not renewed in time can be taken from another machine (`may_take`). The
+worker that resumes runs is in `sayso.runs.worker`.
 """
 
 from __future__ import annotations
@@ -430,18 +431,42 @@ def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
     span = lease_of(holder)
     if holder is None or span is None or now < renewed_at + 1.5 * span:
         return False
-    if sys.platform == "win32":  # nobody can be observed
-        return True
-    mine, theirs = _Worker(*current().split("/")), _Worker(*holder.rpartition("#")[0].split("/"))
-    return not (_shares_pids(theirs, mine) and theirs.boot == mine.boot)
+    return not _is_observable(holder.rpartition("#")[0])
+
+
+def _is_observable(worker: str) -> bool:
+    """Return whether `is_gone` can tell from here when a worker has ended."""
+    parts = worker.split("/")
+    if sys.platform == "win32" or len(parts) != len(_Worker._fields):
+        return False
+    mine, theirs = _Worker(*current().split("/")), _Worker(*parts)
+    return _shares_pids(theirs, mine) and theirs.boot == mine.boot
+
+
+def running_at(request_id: str, worker: str | None) -> str | None:
+    """Say where a call with an unknown outcome is running, or may be, as far as can be seen here; None if nowhere.
+
+    Its lease may have been lost while its process was stopped or the clock was set, and its task may have been
+    cancelled while its thread goes on. On another machine nothing can be seen. `worker` is the one that started it and
+    has not recorded any end.
+    """
+    for keeper in list(_keepers.values()):
+        going = [held.id for held in list(keeper.held.values())]
+        going += keeper.lost.values()  # after `held`, because `_renew` moves a call from there to here
+        if request_id in going:
+            return "It is still running in this process"
+    if worker is None or worker == current() or not _is_observable(worker) or is_gone(worker):
+        return None
+    return f"It may still be running in process {worker.split('/')[4]} of this machine, which is alive"
 
 
 # -- renewing --------------------------------------------------------------------------------------------------
 
 
 _CALL_LOST = (
-    "the lease of %s was lost: the call is no longer recorded as running here. It keeps running and is not started"
-    " again; its outcome is recorded unless a person resolves it first"
+    "the call of %s is no longer recorded as running here: its lease was lost, or the task that waited for it was"
+    " cancelled. It keeps running and is not started again on this machine; its outcome is recorded unless a person, or"
+    " verify= on another machine, resolves it first"
 )
 _RUN_LOST = "the lease of the run %s was lost: another process continues it, and nothing more of it is saved here"
 
@@ -462,12 +487,16 @@ class _Held:
 
 
 class _Keeper:
-    """What this process holds in one store, by the secret that proves it: a start's token or a run's holder."""
+    """What this process holds in one store, by the secret that proves it: a start's token or a run's holder.
+
+    `lost` has the requests, by token, whose calls go on here without a lease.
+    """
 
     def __init__(self, store: _Renewing) -> None:
         self._store = ref(store)  # weak, so that running calls do not keep an unused store alive
         self._half = (lease_of(current()) or _DEFAULT_LEASE).total_seconds() / 2
         self.held: dict[str, _Held] = {}
+        self.lost: dict[str, str] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._pause = threading.Event()  # never set; used to wait
@@ -512,7 +541,10 @@ class _Keeper:
             self._is_failing, after = False, self._half
         for secret, held in due.items():
             if held.id in lost:
-                self.held.pop(secret, None)
+                if not held.is_run:
+                    self.lost[secret] = held.id
+                if self.held.pop(secret, None) is None:  # it was released meanwhile
+                    self.lost.pop(secret, None)
                 _log.warning(_RUN_LOST if held.is_run else _CALL_LOST, held.id)
             else:
                 held.due = now + after  # in place, because it may have been released meanwhile
@@ -535,9 +567,11 @@ def release(store: _Renewing, secret: str) -> None:
     keeper = _keepers.get(store)
     if keeper is not None:
         keeper.held.pop(secret, None)
+        keeper.lost.pop(secret, None)
 
 
 def forget() -> None:
     """Stop renewing everything: for tests, which leave calls behind."""
     for keeper in list(_keepers.values()):
         keeper.held.clear()
+        keeper.lost.clear()

@@ -145,7 +145,8 @@ class RequestStore(ABC):
         """In one transaction, record the end of a request, an escalation, or `unknown` if its worker is gone.
 
         A worker is gone if its process has certainly ended, or if the lease of its call was not renewed. `gone` is a
-        worker that the caller knows to have ended. A row that does not match the journal is refused.
+        worker that the caller knows to have ended, or to have left the call in a thread. A row that does not match the
+        journal is refused.
         """
         request = tx.load(request_id)
         if not tx.verify(request):
@@ -332,7 +333,8 @@ class ProgramStore(RequestStore):
         """In one transaction, renew leases of calls and runs; `sayso.stores.processes` does so for this process.
 
         A call whose worker's name has a lease is running for that time after its start and after each renewal. Then
-        `settle` records it as `unknown`; only its outcome ends that, and nothing starts it again. A run that was not
+        `settle` records it as `unknown`, until its outcome comes or somebody resolves it. Programs start it again only
+        as its gate allows, and not while it is seen to run (`sayso.stores.processes.running_at`). A run that was not
         renewed for that time can be taken from another machine.
 
         Args:
