@@ -6,12 +6,14 @@ taken over as it was would never be free again.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
@@ -24,8 +26,10 @@ from sayso import config, errors, terminal
 from sayso.model import cached_property
 from sayso.model.request import State
 from sayso.stores import processes
+from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
+from tests.support.acting import aheld
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -90,6 +94,55 @@ def test_a_store_in_memory_begins_empty_in_a_child() -> None:
 
     assert while_another_holds(store._lock, goes_on)
     assert store.start(approved.id, "token").state is State.RUNNING
+
+
+def test_only_the_process_that_started_a_held_call_says_how_it_ended(file_store: Store) -> None:
+    handle = sayso.hold("pay", {"amount": 1}, run="order-1")
+    assert handle.id is not None
+    sayso.Review().approve(handle.id, by="ada")
+    handle.start()
+
+    def is_refused() -> bool:
+        with pytest.raises(errors.StartRefusedError, match=f"process {os.getppid()} has started"):
+            handle.fail("its helper is not there")
+        return file_store.get(str(handle.id)).state is State.RUNNING
+
+    assert in_a_child(is_refused)
+    handle.finish("paid")
+    assert file_store.get(handle.id).state is State.DONE
+
+
+def test_a_child_that_is_forked_by_a_thread_whose_task_was_cancelled_records_nothing(file_store: Store) -> None:
+    inside, go_on, codes = threading.Event(), threading.Event(), list[int]()
+
+    def pay(amount: int) -> str:
+        inside.set()
+        assert go_on.wait(_PATIENCE)
+        child = os.fork()
+        if child == 0:  # it ends where its thread would look for more work
+            type(file_store).finish = lambda *_, **_named: os._exit(1)  # type: ignore[method-assign]
+            Future.set_result = lambda *_: os._exit(0)  # type: ignore[method-assign]
+            return f"{amount} in the child"
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        return f"paid {amount}"
+
+    async def main() -> str:
+        tool = sayso.Tool(pay, requires_approval=True)
+        with sayso.run("order-1"):
+            request_id = (await aheld(tool.acall, amount=1)).confirmation_id
+            sayso.Review().approve(request_id, by="ada")
+            task = asyncio.ensure_future(tool.acall(amount=1))
+            try:
+                assert await asyncio.to_thread(inside.wait, _PATIENCE)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            finally:
+                go_on.set()
+        return request_id
+
+    request_id = asyncio.run(main())
+    assert (codes, file_store.get(request_id).state) == ([0], State.DONE)
 
 
 def test_a_value_that_another_thread_computes_can_be_computed_in_a_child() -> None:

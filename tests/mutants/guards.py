@@ -387,6 +387,11 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
     Mutant(
+        "a forked child does not end the call of its parent", "gates/call.py",
+        "if started.pid != os.getpid():", "if False:",
+        "promises/test_15_an_effect_starts_once.py::test_15_a_child_that_the_call_forks_does_not_end_it",
+    ),
+    Mutant(
         "nobody is asked about a call that is seen to run", "gates/outcome.py",
         "if running is not None:", "if False:",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_a_call_that_goes_on_in_a_process_of_this_machine_is_neither_verified_nor_retried",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from typing import NoReturn
+
 import pytest
 
+import sayso
 from sayso import errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.testing.doubles import sample_call
 from tests.promises.world import World
+from tests.support.acting import approved as approved_call
+from tests.support.acting import state_of
 
 RACE = """
 import os, sys, time
@@ -73,3 +79,44 @@ def test_15_a_request_that_was_altered_frees_no_effect(world: World) -> None:
     world.by_hand("UPDATE request SET state = 'failed' WHERE id = ?", first.id)
     with pytest.raises(errors.AlteredRequestError, match=first.id):
         world.store.start(second.id, "u")
+
+
+def leave(status: int) -> NoReturn:
+    """End a child, which must not go on with the tests."""
+    os._exit(status)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("way", ["returns", "fails", "exits"])
+def test_15_a_child_that_the_call_forks_does_not_end_it(
+    world: World, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parent, during, asked = os.getpid(), list[State](), list[str]()
+
+    @sayso.gate(wait="raise", effect="pay:{order}")
+    def pay(order: str, amount: int) -> str:
+        child = os.fork()
+        if child == 0:
+            if way == "returns":
+                return "in the child"
+            raise FileNotFoundError("its helper") if way == "fails" else SystemExit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        during.append(state_of(asked[0]))
+        with pytest.raises(errors.EffectTakenError, match="running"):
+            pay(order, 2)
+        return "paid"
+
+    asked += [approved_call(pay, "A-4721", amount) for amount in (1, 2)]
+    try:
+        value = pay("A-4721", 1)
+    except BaseException:
+        if os.getpid() == parent:
+            raise
+        leave(1 if caplog.records or way == "returns" else 0)
+    if os.getpid() != parent:
+        leave(0 if value == "in the child" and not caplog.records else 1)
+    ended = world.store.get(asked[0])
+    assert (value, during, ended.state) == ("paid", [State.RUNNING], State.DONE)
+    assert ended.execution is not None
+    assert "paid" in str(ended.execution.result)
+    assert [row.event for row in world.store.journal(request_id=asked[0])][-2:] == ["started", "done"]

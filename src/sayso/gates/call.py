@@ -7,12 +7,13 @@ decides how a call waits. Invariant: a held call runs only through `execute`, or
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import clock, errors, telemetry
-from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
+from sayso.effects import Attempt, Effects, InThread, StoreCall, UserCall, drive
 from sayso.gates import captured
 from sayso.gates.hooks import (
     as_encoded,
@@ -413,12 +414,14 @@ class Started(NamedTuple):
         token: The token that `ProgramStore.finish` needs.
         args: The positional arguments.
         kwargs: The keyword arguments.
+        pid: The process that began the call, and records its end.
     """
 
     request: Request
     token: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    pid: int
 
 
 def execute(
@@ -450,7 +453,13 @@ def execute(
     finally:
         with suppress(ValueError):  # a coroutine may be closed in a context without it
             executing.reset(before)
-    return (yield from end(gate, store, started, judged(gate, attempt), caller))
+    attempt = judged(gate, attempt)
+    if started.pid != os.getpid():  # a child that the call forked; it goes on in its parent, which records its end
+        return attempt
+    if attempt.left is not None:
+        yield from _leave(gate, store, started, attempt.left)
+        return attempt
+    return (yield from end(gate, store, started, attempt, caller))
 
 
 def begin(
@@ -482,7 +491,7 @@ def begin(
         yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
         raise
     telemetry.log("started", started)
-    return Started(started, token, args, kwargs)
+    return Started(started, token, args, kwargs, os.getpid())
 
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Effects[None]:
@@ -502,14 +511,6 @@ def end(
 ) -> Effects[Attempt]:  # fmt: skip
     """Record how a started call ended; if that fails, add a note to its error if it `is_raised`, else raise."""
     request, raised = start.request, attempt.raised
-    if attempt.left is not None:
-        # Its task was cancelled, and the thread records how it ends. Without an end in the record, other processes see
-        # that this worker is alive, and ask nobody how the call ended.
-        ran = request.execution
-        attempt.left.when_ended(partial(_end_late, gate, store, start))
-        with suppress(errors.StoreError):
-            yield StoreCall(store.settle, request.id, gone=None if ran is None else ran.worker)
-        return attempt
     is_resolved = False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
@@ -541,7 +542,20 @@ def end(
     return attempt
 
 
+def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> Effects[None]:
+    """Record a call as unknown whose task was cancelled, and how it ends when its thread does.
+
+    Without an end in the record, other processes see that this worker is alive, and ask nobody how the call ended.
+    """
+    left.when_ended(partial(_end_late, gate, store, start))
+    ran = start.request.execution
+    with suppress(errors.StoreError):
+        yield StoreCall(store.settle, start.request.id, gone=None if ran is None else ran.worker)
+
+
 def _end_late(gate: Gate, store: ProgramStore, start: Started, attempt: Attempt) -> None:
+    if start.pid != os.getpid():  # a child that the thread forked
+        return
     try:
         drive(end(gate, store, start, judged(gate, attempt), is_raised=False))
     except errors.SaysoError as error:  # nobody waits for this thread

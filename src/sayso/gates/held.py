@@ -6,6 +6,7 @@ the async version. Invariant: `once` and `start` hand out exactly the approved a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -199,6 +200,9 @@ class HeldBase:
                 if self._attempt is not None:
                     what = f"this handle has already reported how the call of {request_id} ended"
                 raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
+            if started.pid != os.getpid():
+                what = f"process {started.pid} has started {request_id}, and reports how that ends"
+                raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
             yield from end(self._gate, self._store, started, attempt, is_raised=False)
             self._started = None
         self._attempt = attempt
@@ -348,8 +352,9 @@ class Held(HeldBase):
     def start(self, *, by: str | None = None) -> dict[str, Any]:
         """Take the single right to run the call, durable on return, and return the approved arguments.
 
-        Then record how it ended: `finish`, `fail` or `unknown`. If the process ends before, it is `unknown`. `by` names
-        another process that runs the call (`sayso.stores.processes`) and ends it with `request.execution.token`.
+        Then record in this process how it ended: `finish`, `fail` or `unknown`. If the process ends before, it is
+        `unknown`. `by` names another process that runs the call (`sayso.stores.processes`) and ends it with
+        `request.execution.token`.
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.
