@@ -547,15 +547,15 @@ class OutcomeUnknownError(StartRefusedError):
 
     running: str | None = None
     _message = (
-        "the call of {self.request_id} was started and its outcome is unknown; it was not run again. {self._then}"
-        "ind out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
+        "the call of {self.request_id} was started and its outcome is unknown; it was not run again. {self._advice}"
     )
 
     @property
-    def _then(self) -> str:
+    def _advice(self) -> str:
+        advice = f"ind out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
         if self.running is None:
-            return "F"
-        return f"{self.running}, and its outcome is recorded when it ends. If that never comes, f"
+            return f"F{advice}"
+        return f"{self.running}, and its outcome is recorded when it ends. If that never comes, f{advice}"
 
 
 class AlteredRequestError(StartRefusedError):
