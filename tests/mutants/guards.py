@@ -81,6 +81,16 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
     ),
     Mutant(
+        "a deleted request keeps its effect", "stores/sql.py",
+        "        _must_have_rows(rows)\n", "        rows = [row for row in rows if row[1] is not None]\n",
+        "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_deleted_frees_no_effect",
+    ),
+    Mutant(
+        "a new key is not in the journal", "stores/sqlite_transaction.py",
+        'guard += f" AND {_KEY_IS_NEW}" * has_key', "pass",
+        "promises/test_14_a_key_is_asked_once.py::test_14_a_request_that_was_deleted_or_altered_frees_no_key",
+    ),
+    Mutant(
         "all of a quorum say that an effect may happen again", "model/lifecycle.py",
         "edited is not None or any(vote.again is not decision.again for vote in votes)", "edited is not None",
         "stores/test_contract.py::TestMemory::test_again_begins_the_count_of_a_quorum_anew",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import LOCAL, Identity
@@ -91,3 +91,28 @@ def test_14_a_result_that_was_altered_is_not_given_to_who_asks_again(world: Worl
     world.by_hand("UPDATE request SET progress = replace(progress, 'program', 'x'), state = 'failed'")
     with pytest.raises(errors.StoreCorruptError, match=request.id):
         world.store.ask(sample_call("order-4721", key="call_1"))
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM request", "UPDATE request SET key_digest = NULL"])
+@pytest.mark.parametrize("is_seen", [True, False], ids=["same process", "another process"])
+def test_14_a_request_that_was_deleted_or_altered_frees_no_key(world: World, statement: str, *, is_seen: bool) -> None:
+    ran: list[object] = []
+
+    def pay(*, when: bool) -> None:
+        sayso.hold("pay", {"n": 1}, key="k", run="order-1", when=lambda: when, store=world.store).once(ran.append)
+
+    with pytest.raises(sayso.ConfirmationRequired) as held:
+        pay(when=True)
+    sayso.Review(world.store).approve(held.value.id, by="ada")
+    pay(when=True)
+    if not is_seen:
+        world.store.close()
+    world.by_hand(statement)
+    for when in (True, False):
+        with pytest.raises((errors.AlteredRequestError, errors.StoreCorruptError), match=held.value.id):
+            pay(when=when)
+    with pytest.raises((errors.AlteredRequestError, errors.StoreCorruptError), match=held.value.id):
+        world.store.ask(sample_call("order-1", key="k"))
+    assert world.store.ask(sample_call("order-2", key="k")).state is State.PENDING  # as in any other run
+    assert ran == [{"n": 1}]
+    assert [one.run_id for one in audit.verify(world.store).broken] == ["order-1"]

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import audit, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
@@ -120,3 +120,16 @@ def test_15_a_child_that_the_call_forks_does_not_end_it(
     assert ended.execution is not None
     assert "paid" in str(ended.execution.result)
     assert [row.event for row in world.store.journal(request_id=asked[0])][-2:] == ["started", "done"]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+def test_15_a_request_that_was_deleted_frees_no_effect(world: World, *, again: bool) -> None:
+    first, second = approved(world, "order-1"), approved(world, "order-2", again=again)
+    world.store.start(first.id, "t")
+    world.store.finish(first.id, "t", Outcome("done"))
+    world.by_hand("DELETE FROM request WHERE id = ?", first.id)
+    for request in (second, approved(world, "order-3", again=again)):
+        with pytest.raises(errors.AlteredRequestError, match=f"{first.id} was altered: .* its row was deleted"):
+            world.store.start(request.id, "u")
+    (broken,) = audit.verify(world.store).broken
+    assert f"{first.id} is missing" in broken.reason

@@ -484,3 +484,26 @@ def test_an_answer_that_was_altered_is_not_given_to_the_program(tmp_path: Path) 
     with sayso.run(RUN), pytest.raises(errors.StoreCorruptError, match="does not match the journal"):
         sayso.ask("Go on?", store=again, **ask)
     again.close()
+
+
+def test_a_file_rewritten_without_a_request_frees_neither_its_key_nor_its_effect(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    with scene_on(JsonlStore(path)) as scene:
+        done = scene.in_state(State.DONE, scene.ask("run_1", key="k", effect="refund:A-1"))
+        first, *others = path.read_bytes().splitlines(keepends=True)
+        lines, text = Lines(path.name).first(), first
+        for line in others:
+            kept = {name: value for name, value in json.loads(line).items() if name in {"schemas", "journal"}}
+            more, lines = lines.written(kept)
+            text += more
+        path.write_bytes(text)
+        scene._store = JsonlStore(path)
+        another = scene.in_state(State.APPROVED, scene.ask("run_2", effect="refund:A-1"))
+        for refused in (
+            lambda: scene.ask("run_1", key="k"),
+            lambda: scene.store.find_key("run_1", "k"),
+            lambda: scene.store.start(another.id, "t"),
+        ):
+            assert "its row was deleted" in str(refusal(errors.AlteredRequestError, refused))
+        assert list(scene.store.by_effect("refund:A-1")) == [another]
+        assert f"{done.id} is missing" in audit.verify(scene.store).broken[0].reason

@@ -22,7 +22,7 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_file import seal_store
 from tests.support.acting import held
 
-PAGE, SEEDS = 4096, 60
+PAGE, SEEDS = 2048, 60
 KEY = "A" * 43 + "="
 
 

@@ -648,6 +648,30 @@ def test_a_change_for_which_a_decision_waits_is_found_before_a_start(store: Post
         store.start(request.id, "t")
 
 
+@pytest.mark.parametrize("tables", [("asked",), ("standing",), ("asked", "standing")], ids="+".join)
+def test_a_request_that_was_deleted_frees_neither_its_key_nor_its_effect(
+    store: PostgresStore, url: str, tables: tuple[str, ...]
+) -> None:
+    first = store.ask(sample_call("run_1", key="k", effect="refund:A-1"))
+    decide(store, first)
+    store.start(first.id, "t")
+    for table in tables:
+        raw(url, f"DELETE FROM sayso.{table} WHERE id = $1", first.id)  # noqa: S608  our own table names
+    with closing(PostgresStore(url)) as other:
+        for each in (store, other):
+            another = each.ask(sample_call(None, effect="refund:A-1"))
+            decide(each, another)
+            for refused in (
+                partial(each.start, another.id, new_token()),
+                partial(each.find_key, "run_1", "k"),
+                partial(each.ask, sample_call("run_1", key="k")),
+            ):
+                with pytest.raises(errors.AlteredRequestError, match=f"{first.id} was altered: .* row was deleted"):
+                    refused()
+        (broken,) = audit.verify(other).broken
+        assert f"{first.id} is missing" in broken.reason
+
+
 def test_a_journal_that_lost_its_end_or_got_another_lets_nothing_start(store: PostgresStore, url: str) -> None:
     off = "ALTER TABLE sayso.journal DISABLE TRIGGER journal_is_only_added_to"
     on = "ALTER TABLE sayso.journal ENABLE TRIGGER journal_is_only_added_to"

@@ -37,7 +37,7 @@ from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import is_target, must_not_be_read_only
-from sayso.model.ids import effect_digest
+from sayso.model.ids import effect_digest, key_digest
 from sayso.model.request import Call, Decision, Execution, Request, State, build_execution, without_secrets
 from sayso.model.reviewer import Identity
 
@@ -108,6 +108,8 @@ def asked(request: Request) -> Transition:
     detail = {"kind": request.kind, "fingerprint": request.fingerprint, "shown": request.subject.shown_digest}
     if isinstance(request.subject, Call):
         detail["tool"] = request.subject.tool
+    if request.key is not None:
+        detail["key"] = key_digest(request.run_id, request.key)
     if request.effect is not None:
         detail["effect"] = effect_digest(request.effect)
     if request.acts_for:

@@ -347,6 +347,11 @@ def altered(request_id: str, *, is_start: bool = False) -> errors.SaysoError:
     )
 
 
+def deleted(request_id: str) -> errors.AlteredRequestError:
+    """Return the error for a request that only the journal still has."""
+    return errors.AlteredRequestError(request_id, "the journal has it, but its row was deleted")
+
+
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
     """Return how a whole row is tied to the journal; works for any content of the row."""
     row = Row._make(values)

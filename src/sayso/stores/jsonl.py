@@ -8,6 +8,7 @@ locks are unreliable.
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,6 +58,9 @@ class JsonlState(Tables):
         for entry in line.get("journal", ()):
             self.chains.setdefault(entry[0], []).append(Entry(*entry))
             self._verified.discard(entry[3])
+            if entry[4] == "asked" and entry[3] not in self.rows:  # somebody rewrote the file without its row
+                detail = dict(json.loads(entry[7]))
+                self.put_deleted(entry[3], detail.get("key"), detail.get("effect"))
         for run in line.get("runs", ()):
             self.put_run(run_of(run))
         for run_id, _, place, body, waits in line.get("steps", ()):

@@ -22,7 +22,7 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store, Transaction
-from sayso.stores.codec import Seal, altered, record_column
+from sayso.stores.codec import Seal, altered, deleted, record_column
 from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
 from sayso.stores.transaction import RecordRow
 
@@ -78,6 +78,13 @@ class Tables(ABC):
         if row.state not in LIVE:
             self.live.pop(row.id, None)
 
+    def put_deleted(self, request_id: str, key: str | None, effect: str | None) -> None:
+        """Remember that a request was asked that has no row."""
+        if key is not None:
+            self._keys.setdefault(key, request_id)
+        if effect is not None:
+            self._effects.setdefault(effect, []).append(request_id)
+
     @abstractmethod
     def request(self, request_id: str) -> Request:
         """Return a request; raises `RequestNotFoundError`."""
@@ -98,11 +105,13 @@ class Tables(ABC):
     def keyed(self, run_id: str, key: str) -> Request | None:
         """Return the request that was asked with a key in a run."""
         request_id = self._keys.get(key_digest(run_id, key))
+        if request_id is not None and request_id not in self.rows:
+            raise deleted(request_id)
         return None if request_id is None else self.request(request_id)
 
-    def with_effect(self, effect: str) -> Sequence[Request]:
-        """Return the requests with an effect, in the order in which they were asked."""
-        return [self.request(request_id) for request_id in self._effects.get(effect_digest(effect), ())]
+    def with_effect(self, effect: str) -> Sequence[str]:
+        """Return the ids of the requests with an effect, in the order in which they were asked."""
+        return self._effects.get(effect_digest(effect), ())
 
     def newest(self, run_id: str) -> Entry | None:
         """Return the newest entry of a chain."""
@@ -229,7 +238,8 @@ class TableStore(Store):
 
     def by_effect(self, effect: str) -> Sequence[Request]:
         with self._lock:
-            return self._tables().with_effect(effect)
+            tables = self._tables()
+            return [tables.request(one) for one in tables.with_effect(effect) if one in tables.rows]
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         with self._lock:
@@ -361,10 +371,13 @@ class TableTransaction(Transaction, ABC):
         return self._tables.keyed(run_id, key)
 
     def with_effect(self, effect: str) -> Sequence[Request]:
-        found = self._tables.with_effect(effect)
-        for request in found:
-            if not self.verify(request):
-                raise altered(request.id, is_start=True)
+        found = list[Request]()
+        for request_id in self._tables.with_effect(effect):
+            if request_id not in self._tables.rows:
+                raise deleted(request_id)
+            found.append(self._tables.request(request_id))
+            if not self.verify(found[-1]):
+                raise altered(request_id, is_start=True)
         return found
 
     def run(self, run_id: str, *, skip_locked: bool = False) -> RunRecord | None:  # noqa: ARG002  nothing is locked

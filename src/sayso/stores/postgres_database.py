@@ -144,12 +144,23 @@ FROM request AS r LEFT JOIN LATERAL (
 ) AS j ON TRUE LEFT JOIN LATERAL (
     SELECT seq, link FROM journal WHERE run_id = r.run_id ORDER BY seq DESC LIMIT 1
 ) AS h ON TRUE WHERE """
-# Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
-_BY_EFFECT = """ r.id IN (
-    SELECT id FROM asked WHERE effect_digest = $1 UNION SELECT request_id FROM journal
-    WHERE event = 'asked' AND detail LIKE '%"effect":"%' AND substring(detail FROM '"effect":"([^"]*)"') = $1
-) ORDER BY r.n"""
-SELECTS = Selects.of(_COLUMNS, _LOAD, _BY_EFFECT)
+
+
+def _asked_with(name: str) -> str:
+    """Return the condition that an entry of the journal asks with a key or an effect."""
+    return f"""event = 'asked' AND detail LIKE '%"{name}":"%' AND substring(detail FROM '"{name}":"([^"]*)"') = $1"""
+
+
+SELECTS = Selects.of(
+    _COLUMNS, _LOAD, *(
+        f"SELECT id FROM asked WHERE {name}_digest = $1 UNION SELECT request_id FROM journal WHERE {_asked_with(name)}"
+        for name in ("key", "effect")
+    )
+)  # fmt: skip
+_KEY_IS_NEW = (
+    "NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)",
+    f"NOT EXISTS (SELECT 1 FROM journal WHERE {_asked_with('key').replace('$1', '?')})",
+)
 
 # A position in the chain is taken once, and only after the entry from which the link is computed.
 _FOLLOWS = "(SELECT link FROM journal WHERE run_id = ? ORDER BY seq DESC LIMIT 1) = ?"
@@ -185,7 +196,7 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
         _BEGINS if is_first else _FOLLOWS,
         "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
     ]
-    guards += ["NOT EXISTS (SELECT 1 FROM asked WHERE key_digest = ?)"] * has_key + [none_of(kinds)] * bool(kinds)
+    guards += [*_KEY_IS_NEW] * has_key + [none_of(kinds)] * bool(kinds)
     schema = "known AS (INSERT INTO schema_text (id, text) VALUES (?, ?) ON CONFLICT DO NOTHING)," * with_schema
     return f"""WITH {schema} new AS (
         INSERT INTO asked ({", ".join(ASKED_OF)}) SELECT {_marks(len(ASKED_OF))} WHERE {" AND ".join(guards)}

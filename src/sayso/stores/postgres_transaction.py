@@ -364,7 +364,7 @@ class PostgresTransaction(SqlTransaction):
             is_first=entry.seq == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
         )  # fmt: skip
-        unique = (row.fingerprint,) if row.key_digest is None else (row.fingerprint, row.key_digest)
+        unique = (row.fingerprint,) if row.key_digest is None else (row.fingerprint, row.key_digest, row.key_digest)
         new = (value for name, value in zip(ASKED_COLUMNS, asked, strict=True) if name != "fingerprint")
         guard = _guard(entry, before)
         values = (*schema, *new, *guard, *unique, row.id, row.fingerprint, *progress, entry.link, *entry)

@@ -248,6 +248,7 @@ class ProgramStore(RequestStore):
         Raises:
             KeyReusedError: The key was used in this run for another call; nothing was recorded.
             StoreCorruptError: The request with this key was altered; nothing was recorded.
+            AlteredRequestError: Its row was deleted, but the journal has it; nothing was recorded.
             RunBusyError: Somebody else holds the run; nothing was recorded.
         """
         if request.key is None:

@@ -29,7 +29,7 @@ from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.model.teamwork import COMMENTED
 from sayso.stores import processes
 from sayso.stores.base import Store, Transaction
-from sayso.stores.codec import Seal, altered, legible, record_column, sealed, step_column
+from sayso.stores.codec import Seal, altered, deleted, legible, record_column, sealed, step_column
 from sayso.stores.filter import NOT_DECIDED, Filter, Page, RunFilter, read_cursor
 from sayso.stores.grants import CHAIN, STOP
 from sayso.stores.transaction import RecordRow
@@ -158,22 +158,35 @@ class Selects(NamedTuple):
     Attributes:
         columns: The columns of a request's row, for a list.
         load: Reads them and the newest journal entry; a condition must be appended.
-        by_effect: Reads the requests with an effect.
-        get, find, find_key: Read one by its id, the fingerprint that it holds, or the digest of its key.
+        find_key, by_effect: Read the requests with a key or an effect, by its digest; also those of which only the
+            journal still has it, because their rows were altered or deleted (see `_must_have_rows`).
+        get, find: Read one by its id, or by the fingerprint that it holds.
     """
 
     columns: str
     load: str
+    find_key: str
     by_effect: str
     get: str
     find: str
-    find_key: str
 
     @classmethod
-    def of(cls, columns: str, load: str, by_effect: str) -> Selects:
-        """Return the statements; `by_effect` is the condition for an effect, and the order."""
-        find = f"{load}r.fingerprint = ? AND r.holds = 1"
-        return cls(columns, load, load + by_effect, f"{load}r.id = ?", find, f"{load}r.key_digest = ?")
+    def of(cls, columns: str, load: str, keyed: str, with_effect: str) -> Selects:
+        """Return the statements; `keyed` and `with_effect` select the ids of requests in the table or the journal."""
+        find_key, by_effect = (
+            load.replace("r.id", "named.id", 1).replace(
+                "FROM request AS r", f"FROM ({ids}) AS named LEFT JOIN request AS r ON r.id = named.id", 1
+            ) + "TRUE ORDER BY r.n"
+            for ids in (keyed, with_effect)
+        )  # fmt: skip
+        return cls(columns, load, find_key, by_effect, f"{load}r.id = ?", f"{load}r.fingerprint = ? AND r.holds = 1")
+
+
+def _must_have_rows(found: Sequence[Sequence[Any]]) -> None:
+    """Check what `Selects.find_key` or `by_effect` found; raises `AlteredRequestError` if a row was deleted."""
+    for row in found:
+        if row[1] is None:
+            raise deleted(row[0])
 
 
 class SqlStore(Store):
@@ -222,10 +235,12 @@ class SqlStore(Store):
 
     def find_key(self, run_id: str, key: str) -> Request | None:
         found = self._query(self.selects.find_key, (key_digest(run_id, key),))
+        _must_have_rows(found)
         return self.request_of(found[0]) if found else None
 
     def by_effect(self, effect: str) -> Sequence[Request]:
-        return [self.request_of(row) for row in self._query(self.selects.by_effect, (effect_digest(effect),))]
+        found = self._query(self.selects.by_effect, (effect_digest(effect),))
+        return [self.request_of(row) for row in found if row[1] is not None]  # a start refuses the others
 
     def match(self, prefix: str, limit: int = 10) -> Sequence[str]:
         found = self._query(f"{_MATCH} LIMIT {limit:d}", (prefix, prefix + "\U0010ffff"))
@@ -403,11 +418,13 @@ class SqlTransaction(Transaction):
         return None if found is None else self._read(found)
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        found = self._read_by(self.selects.find_key, (key_digest(run_id, key),)).fetchone()
-        return None if found is None else self._read(found)
+        found = self._read_by(self.selects.find_key, (key_digest(run_id, key),)).fetchall()
+        _must_have_rows(found)
+        return self._read(found[0]) if found else None
 
     def with_effect(self, effect: str) -> Sequence[Request]:
         rows = self._execute(self.selects.by_effect, (effect_digest(effect),)).fetchall()
+        _must_have_rows(rows)
         found = [self._cache.read(row, self._seal, self._schema) for row in rows]
         for known in found:
             if not self._is_intact(known):

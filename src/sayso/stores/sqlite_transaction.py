@@ -36,13 +36,22 @@ SELECT {", ".join(f"r.{name}" for name in _FIELDS)}, j.link, {", ".join(f"j.{nam
 FROM request AS r LEFT JOIN journal AS j ON j.run_id = r.run_id AND j.seq = (
     SELECT seq FROM journal WHERE run_id = r.run_id AND request_id = r.id ORDER BY seq DESC LIMIT 1
 ) WHERE """
-# Also requests whose effect only the journal still has: their rows were altered, which `verify` detects.
-_BY_EFFECT = """ r.effect_digest = ?1 OR r.id IN (
-    SELECT request_id FROM journal
-    WHERE event = 'asked' AND instr(detail, '"effect":"') > 0 AND json_extract(detail, '$.effect') = ?1
-) ORDER BY r.n"""
-SELECTS = Selects.of(COLUMNS, _LOAD, _BY_EFFECT)
+
+
+def _asked_with(name: str) -> str:
+    """Return the condition that an entry of the journal asks with a key or an effect."""
+    return f"""event = 'asked' AND instr(detail, '"{name}":"') > 0 AND json_extract(detail, '$.{name}') = ?1"""
+
+
+SELECTS = Selects.of(
+    COLUMNS, _LOAD, *(
+        f"SELECT id FROM request WHERE {name}_digest = ?1"
+        f" UNION SELECT request_id FROM journal WHERE {_asked_with(name)}"
+        for name in ("key", "effect")
+    )
+)  # fmt: skip
 _VALUES = ", ".join("?" * len(_FIELDS))
+_KEY_IS_NEW = f"NOT EXISTS (SELECT 1 FROM journal WHERE {_asked_with('key').replace('?1', '?')})"
 _ENTRY = ", ".join(("link", *ENTRY_COLUMNS))
 _UNCHANGED = f""" AND ({COLUMNS}) IS ({_VALUES}) AND ({_ENTRY}) IS (
     SELECT {_ENTRY} FROM journal WHERE run_id = request.run_id AND request_id = request.id ORDER BY seq DESC LIMIT 1
@@ -70,21 +79,24 @@ class Write(NamedTuple):
     Attributes:
         columns: The columns that it sets besides the newest entry; all of them for a new row.
         is_start: Whether all other columns must also be as last seen here.
+        has_key: Whether it writes nothing if the journal has the key of the new row.
     """
 
     columns: tuple[str, ...]
     is_start: bool = False
+    has_key: bool = False
 
 
-_INSERT = Write(())
+_INSERT, _INSERT_KEYED = Write(()), Write((), has_key=True)
 
 
 @cache
 def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
     """Return its SQL; it writes nothing while there are records of these kinds."""
-    columns, is_start = write
+    columns, is_start, has_key = write
     guard = none_of(kinds) if kinds else "TRUE"
     if not columns:
+        guard += f" AND {_KEY_IS_NEW}" * has_key
         # The table refuses a row without id. INSERT ... SELECT would first copy the row into a temporary table.
         return f"INSERT INTO request ({COLUMNS}) VALUES (CASE WHEN {guard} THEN ? END{_VALUES[1:]})"
     written = " = ?, ".join((*columns, "link", *ENTRY_COLUMNS))
@@ -288,7 +300,9 @@ class SqliteTransaction(SqlTransaction):
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])
-        self._pending.append((_INSERT, written, entry, CachedRow(written, request, None, digest)))
+        used = Row._make((*values, entry.link)).key_digest
+        write, bound = (_INSERT, written) if used is None else (_INSERT_KEYED, (used, *written))
+        self._pending.append((write, bound, entry, CachedRow(written, request, None, digest)))
         if not self._is_single:
             self.flush()
 
@@ -405,7 +419,7 @@ class SingleStatement(SqliteTransaction):
         return known.request
 
     def keyed(self, run_id: str, key: str) -> Request | None:  # noqa: ARG002
-        return None  # as in `holder`
+        return None  # as in `holder`; the statement also looks for the key in the journal
 
     def record_keys(self, kind: str) -> Sequence[str]:
         if kind not in {CHANNEL, GRANT}:

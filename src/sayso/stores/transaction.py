@@ -316,13 +316,16 @@ class Transaction(Protocol):
         ...
 
     def keyed(self, run_id: str, key: str) -> Request | None:
-        """Return the request with this key in this run, in any state."""
+        """Return the request with this key in this run, in any state.
+
+        Raises `AlteredRequestError` if only the journal still has it.
+        """
         ...
 
     def with_effect(self, effect: str) -> Sequence[Request]:
         """Return the requests with this effect in the order in which they were asked.
 
-        Raises `AlteredRequestError` if the row of one does not match the journal.
+        Raises `AlteredRequestError` if the row of one does not match the journal, or was deleted.
         """
         ...
 

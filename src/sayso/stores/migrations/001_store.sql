@@ -63,7 +63,10 @@ CREATE TABLE journal (
     PRIMARY KEY (run_id, seq)        -- not WITHOUT ROWID: at the table's end, an entry writes one page and moves none
 );
 
--- Which requests were asked with an effect, as the journal says it: a start finds them although their rows were altered.
+-- Which requests were asked with a key or an effect, as the journal says it: an ask or a start finds them although their
+-- rows were altered or deleted.
+CREATE INDEX journal_key ON journal (json_extract(detail, '$.key'))
+WHERE event = 'asked' AND instr(detail, '"key":"') > 0;
 CREATE INDEX journal_effect ON journal (json_extract(detail, '$.effect'))
 WHERE event = 'asked' AND instr(detail, '"effect":"') > 0;
 

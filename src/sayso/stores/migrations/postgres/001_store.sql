@@ -72,7 +72,10 @@ CREATE TABLE sayso.journal (
     PRIMARY KEY (run_id, seq)
 ) WITH (autovacuum_analyze_scale_factor = 0.02);
 CREATE INDEX journal_tx ON sayso.journal (tx);
--- Which requests were asked with an effect, as the journal says it: a start finds them although their rows were altered.
+-- Which requests were asked with a key or an effect, as the journal says it: an ask or a start finds them although their
+-- rows were altered or deleted.
+CREATE INDEX journal_key ON sayso.journal ((substring(detail FROM '"key":"([^"]*)"')))
+WHERE event = 'asked' AND detail LIKE '%"key":"%';
 CREATE INDEX journal_effect ON sayso.journal ((substring(detail FROM '"effect":"([^"]*)"')))
 WHERE event = 'asked' AND detail LIKE '%"effect":"%';
 
