@@ -512,20 +512,26 @@ class ApprovalExpiredError(StartRefusedError):
 
 
 class EffectTakenError(StartRefusedError):
-    """Another request has the same effect, and is open, running, done or unknown."""
+    """Another request has the same effect, and is open, running, done or unknown, or its call stopped half-way."""
 
     effect: str
     other: str | None  # the id of the other request; None if it belongs to another program
     state: str  # of the other request
     _message = (
-        "the effect {self.effect!r} of {self.request_id} is taken by {self._named}, which is {self.state}; the call"
-        " was not run. It can start once that request has ended without its effect. To repeat the effect anyway,"
-        " withdraw {self.request_id}, ask again, and have the new request approved with `--again` and a reason"
+        "the effect {self.effect!r} of {self.request_id} is taken by {self._named}, which is {self.state}"
+        "{self._half_way}; the call was not run. It can start once that request has ended without its effect. To"
+        " repeat the effect anyway, withdraw {self.request_id}, ask again, and have the new request approved with"
+        " `--again` and a reason"
     )
 
     @property
     def _named(self) -> str:
         return "another program's request" if self.other is None else self.other
+
+    @property
+    def _half_way(self) -> str:
+        is_open = self.state in {"pending", "approved", "running", "done", "unknown"}
+        return "" if is_open else ", after its call had been started and stopped half-way"
 
 
 class CallFailedError(StartRefusedError):

@@ -77,8 +77,13 @@ MUTANTS = [
     ),
     Mutant(
         "an effect that may have happened is taken", "model/lifecycle.py",
-        "elif other.state in _TAKEN or", "elif other.state is State.RUNNING or",
+        "if other.state in _TAKEN or waits", "if other.state is State.RUNNING or waits",
         "stores/test_contract.py::TestMemory::test_an_effect_is_taken_while_an_earlier_request_may_still_have_it",
+    ),
+    Mutant(
+        "a call that stopped half-way keeps its effect", "model/lifecycle.py",
+        "or waits or _stopped_half_way(other):", "or waits:",
+        "promises/test_15_an_effect_starts_once.py::test_15_a_call_that_stopped_half_way_frees_no_effect",
     ),
     Mutant(
         "a deleted request keeps its effect", "stores/sql.py",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import NoReturn
 
 import pytest
 
 import sayso
-from sayso import audit, errors
+from sayso import audit, clock, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.testing.doubles import sample_call
+from sayso.view.card import status_line
 from tests.promises.world import World
 from tests.support.acting import approved as approved_call
 from tests.support.acting import state_of
@@ -133,3 +135,42 @@ def test_15_a_request_that_was_deleted_frees_no_effect(world: World, *, again: b
             world.store.start(request.id, "u")
     (broken,) = audit.verify(world.store).broken
     assert f"{first.id} is missing" in broken.reason
+
+
+@pytest.mark.parametrize("end", ["expire", "cancel", "withdraw", "clock"])
+def test_15_a_call_that_stopped_half_way_frees_no_effect(
+    world: World, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    now = clock.now()
+    first, second = approved(world, "order-1"), approved(world, "order-2")
+    if end == "clock":  # a later one starts because the earlier one is due, and the clock goes back
+        first, second = second, first
+        monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=2))
+        first = approved(world, "order-3")
+    world.store.start(first.id, "t")
+    world.store.finish(first.id, "t", Outcome("suspended"))
+    if end == "clock":
+        monkeypatch.setattr(clock, "now", lambda: now)
+    elif end == "expire":
+        monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=2))
+        second = approved(world, "order-3")
+        assert world.store.settle(first.id).state is State.EXPIRED
+    elif end == "cancel":
+        said = Decision("cancel", Identity(LOCAL, "ada"), now, "test", None, "")
+        world.store.decide(first.id, said, roles=(), seen=None)
+    else:
+        world.store.withdraw(first.id, Identity(LOCAL, "ada"))
+    with pytest.raises(errors.EffectTakenError, match=first.id) as refused:
+        world.store.start(second.id, "u")
+    assert ("stopped half-way" in str(refused.value)) is (end != "clock")
+    (other,) = [one for one in sayso.Review(world.store).same_effect(second) if one.id == first.id]
+    assert "started once, and stopped to ask something else" in status_line(other, clock.now())
+    assert world.store.start(approved(world, "order-4", again=True).id, "u").state is State.RUNNING
+
+
+def test_15_a_call_that_stopped_half_way_and_then_failed_frees_the_effect(world: World) -> None:
+    first, second = approved(world, "order-1"), approved(world, "order-2")
+    for token, outcome in (("t", Outcome("suspended")), ("u", Outcome("failed"))):
+        world.store.start(first.id, token)
+        world.store.finish(first.id, token, outcome)
+    assert world.store.start(second.id, "v").state is State.RUNNING

@@ -442,15 +442,25 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 
 
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
-    """Check that no other request holds the effect, unless the reviewers allowed it to happen again."""
+    """Check that no other request holds the effect, unless the reviewers allowed it to happen again.
+
+    A call that was suspended may have had a part of its effect: however it ended, only a failure frees that.
+    """
     if request.decision is not None and request.decision.again:
         return
     is_earlier = True
     for other in same_effect:
         if other.id == request.id:
             is_earlier = False
-        elif other.state in _TAKEN or (is_earlier and other.state in _OPEN and not is_due(other, now)):
+            continue
+        waits = is_earlier and other.state in _OPEN and not is_due(other, now)
+        if other.state in _TAKEN or waits or _stopped_half_way(other):
             raise errors.EffectTakenError(request.id, effect=str(request.effect), other=other.id, state=other.state)
+
+
+def _stopped_half_way(request: Request) -> bool:
+    execution = request.execution
+    return execution is not None and execution.stopped > 0 and request.state is not State.FAILED
 
 
 def start(

@@ -74,7 +74,12 @@ def status_line(request: Request, now: datetime) -> str:
     is_granted = (
         request.state is not State.EXPIRED and request.decision is not None and request.decision.verb == "approve"
     )
-    return decided(request, now) + (f"; {_progress(request, now)}" if is_granted else "")
+    execution = request.execution
+    if is_granted:
+        return f"{decided(request, now)}; {_progress(request, now)}"
+    if execution is not None and execution.stopped:  # it may have had a part of its effect
+        return f"{decided(request, now)}; {_stopped(execution)}"
+    return decided(request, now)
 
 
 def _answer(decision: Decision) -> str:
@@ -96,7 +101,7 @@ def _progress(request: Request, now: datetime) -> str:
         case State.APPROVED:
             what = say("not started yet")
             if execution is not None and execution.attempt == 0:
-                what = say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
+                what = _stopped(execution)
             elif execution is not None:
                 failed = later("attempt %(attempt)s failed%(starts)s, it may be tried again")
                 what = say(failed, attempt=execution.attempt, starts=_starts(execution))
@@ -117,6 +122,10 @@ def _progress(request: Request, now: datetime) -> str:
         case _:
             when = "" if execution is None or execution.finished_at is None else f" {ago(execution.finished_at, now)}"
             return say(str(request.state)) + when
+
+
+def _stopped(execution: Execution) -> str:
+    return say("started %(times)s, and stopped to ask something else", times=_times(execution.stopped))
 
 
 def _starts(execution: Execution) -> str:
