@@ -518,20 +518,17 @@ class EffectTakenError(StartRefusedError):
     other: str | None  # the id of the other request; None if it belongs to another program
     state: str  # of the other request
     _message = (
-        "the effect {self.effect!r} of {self.request_id} is taken by {self._named}, which is {self.state}"
-        "{self._half_way}; the call was not run. It can start once that request has ended without its effect. To"
-        " repeat the effect anyway, withdraw {self.request_id}, ask again, and have the new request approved with"
-        " `--again` and a reason"
+        "the effect {self.effect!r} of {self.request_id} is taken by {self._taken}; the call was not run. It can start"
+        " once that request has ended without its effect. To repeat the effect anyway, withdraw {self.request_id}, ask"
+        " again, and have the new request approved with `--again` and a reason"
     )
 
     @property
-    def _named(self) -> str:
-        return "another program's request" if self.other is None else self.other
-
-    @property
-    def _half_way(self) -> str:
+    def _taken(self) -> str:
         is_open = self.state in {"pending", "approved", "running", "done", "unknown"}
-        return "" if is_open else ", after its call had been started and stopped half-way"
+        half_way = "" if is_open else ", after its call had been started and stopped half-way"
+        name = "another program's request" if self.other is None else self.other
+        return f"{name}, which is {self.state}{half_way}"
 
 
 class CallFailedError(StartRefusedError):
@@ -548,20 +545,19 @@ class CallFailedError(StartRefusedError):
 class OutcomeUnknownError(StartRefusedError):
     """The call was started, and its outcome is unknown. It is not retried automatically.
 
-    `running` says where it goes on, or may do so, if that can be seen from here; nobody is asked about it then.
+    `running` says where it goes on, if that can be seen from here; nobody is asked about it then.
     """
 
     running: str | None = None
     _message = (
-        "the call of {self.request_id} was started and its outcome is unknown; it was not run again. {self._advice}"
+        "the call of {self.request_id} was started and its outcome is unknown; it was not run again.{self._advice}"
     )
 
     @property
     def _advice(self) -> str:
-        advice = f"ind out whether it took effect, then run `sayso resolve {self.request_id} --happened` or `--did-not`"
-        if self.running is None:
-            return f"F{advice}"
-        return f"{self.running}, and its outcome is recorded when it ends. If that never comes, f{advice}"
+        where = "" if self.running is None else f" {self.running}, and its outcome is recorded when it ends. If not:"
+        command = f"`sayso resolve {self.request_id} --happened` or `--did-not`"
+        return f"{where} Find out whether it took effect, then run {command}"
 
 
 class AlteredRequestError(StartRefusedError):
