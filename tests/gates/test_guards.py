@@ -112,10 +112,24 @@ class Parcel:
     weight: int
 
 
+class Growing(Parcel):
+    """Its weight is another one for each process that reads it from the store."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return value + 1 if name == "weight" else value
+
+
 def test_a_call_that_no_other_process_could_run_is_refused_when_asked(memory: Store) -> None:
     pay = sayso.gate(wait="raise")(echo)  # no annotation mentions the class
     with pytest.raises(errors.ArgumentError):
         pay(Parcel(3))
+
+    @sayso.gate(wait="raise")
+    def ship(parcel: Growing) -> None: ...
+
+    with pytest.raises(errors.ArgumentError, match="cannot be restored unchanged"):
+        ship(Growing(3))
 
 
 def test_a_masked_value_that_is_left_as_shown_stays_what_it_is(memory: Store) -> None:
