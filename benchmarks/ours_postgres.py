@@ -295,11 +295,12 @@ TRUTH = "(CAST(? AS text) = '' OR TRUE)"
 def _no_comparison() -> None:
     from sayso.stores import postgres_database as module
 
-    places: Any = module._UNCHANGED
     is_about = "xmin", "NOT EXISTS"  # the other conditions find the rows
-    _set("_UNCHANGED", [
-        " AND ".join([TRUTH] * one.count("?")) if any(word in one for word in is_about) else one for one in places
-    ])  # fmt: skip
+    for name in ("_ASKED_UNCHANGED", "_JOURNAL_UNCHANGED"):
+        places: Any = getattr(module, name)
+        _set(name, [
+            " AND ".join([TRUTH] * one.count("?")) if any(word in one for word in is_about) else one for one in places
+        ])  # fmt: skip
 
 
 def _no_chain() -> None:
@@ -309,7 +310,7 @@ def _no_chain() -> None:
 
 PIECES: dict[str, Callable[[], None]] = {
     "a look for a stop, channels and grants": lambda: _set("none_of", lambda kinds: "TRUE"),
-    "comparison of all rows at the start": _no_comparison,
+    "comparison of the other rows at the start": _no_comparison,
     "the end of the chain is looked up": _no_chain,
     "NOTIFY": lambda: _set("_notifies", lambda event: False),
 }

@@ -31,6 +31,7 @@ ONE, BURST, WAKE = (
     "Postgres: bursts of 256",
     "Postgres: decided in another process, to heard",
 )
+_STEADY = 400
 PAGE = "Postgres: decided on one server, to a page of another"
 COST = "Postgres: one cycle without a piece"
 
@@ -43,11 +44,12 @@ def postgres(plan: Plan) -> list[Row]:
         return [Row(ONE, "sayso", "Postgres", note=f"not measured: {absent}")]
     if not installed():
         return [Row(ONE, "sayso", "Postgres", note="not measured: there is no Postgres")]
-    server = Server(installed()[0], is_durable=True)
-    try:
-        return _Run(plan, server, f"Postgres {server.version}").rows()
-    finally:
-        server.end()
+    with all_cores():  # a program and its database are two processes
+        server = Server(installed()[0], is_durable=True)
+        try:
+            return _Run(plan, server, f"Postgres {server.version}").rows()
+        finally:
+            server.end()
 
 
 class _Run:
@@ -64,7 +66,13 @@ class _Run:
     def _entries(self) -> list[Entry]:
         return [
             Entry(FLOOR, "ours_postgres:Floor", self._new("floor"), self._store, "four statements, NOTIFY, no journal"),
-            Entry(VERBS, "ours_postgres:Cycle", self._new("verbs"), self._store, "ask, decide, start, finish"),
+            Entry(
+                VERBS,
+                "ours_postgres:Cycle",
+                self._new("verbs"),
+                self._store,
+                f"ask, decide, start, finish; in turns of {_STEADY} cycles",
+            ),
             Entry(GATE, "ours_postgres:Gate", self._new("gate"), self._store, "with three looks more"),
         ]
 
@@ -75,7 +83,10 @@ class _Run:
 
     def _one_at_a_time(self) -> list[Row]:
         contest, entries = Contest(ONE, self._plan), self._entries()
-        taken = self._cycles(contest, entries, rounds=self._plan.pick(60, 10), budget=self._plan.pick(90, 15))
+        # A rate: for the first cycles after another contender's turn, a processor's caches are filled again.
+        taken = self._cycles(
+            contest, entries, batch=_STEADY, rounds=self._plan.pick(60, 10), budget=self._plan.pick(90, 20)
+        )
         # Each address is another one, and a rival is looked for at the same.
         same = {entry: Entry(entry.who, entry.path, "", entry.store, entry.note) for entry in entries}
         contest.lost = {same[entry]: row for entry, row in contest.lost.items()}
@@ -83,10 +94,12 @@ class _Run:
             contest, list(same.values()), {same[entry]: times for entry, times in taken.items()}, {FLOOR: 1 / 0.6}
         )
 
-    def _cycles(self, contest: Contest, entries: Sequence[Entry], *, rounds: int, budget: float) -> dict[Entry, Times]:
-        """Let the contenders take turns, 20 cycles each; the first round warms up."""
+    def _cycles(
+        self, contest: Contest, entries: Sequence[Entry], *, batch: int, rounds: int, budget: float
+    ) -> dict[Entry, Times]:  # fmt: skip
+        """Let the contenders take turns, so many cycles each; the first round warms up."""
         taken: dict[Entry, Times] = {}
-        number, batch = 0, 20
+        number = 0
         with contest.open(entries) as ready:
             for number, entry in turns(ready, rounds + 1, budget=budget):
                 with self._processor() as spent:
@@ -153,7 +166,7 @@ class _Run:
         url, contest = self._new("pages"), Contest(PAGE, self._plan)
         entry = Entry("sayso serve", "ours_postgres:Cycle", url, self._store)
         try:
-            with all_cores(), contest.open([entry]) as ready, serving(url) as here, serving(url) as there:
+            with contest.open([entry]) as ready, serving(url) as here, serving(url) as there:
                 worker = contest.workers[ready[0]]
                 found = asyncio.run(_seen(worker, here, there, self._plan.pick(100, 20)))
         except (AbsentError, WorkerFailedError, TimeoutError, OSError, IndexError) as failure:
@@ -169,7 +182,7 @@ class _Run:
             Entry(f"without {name.strip()}", "ours_postgres:Cycle", self._new("piece") + name, self._store)
             for name in names
         ]
-        taken = self._cycles(contest, entries, rounds=self._plan.pick(60, 6), budget=self._plan.pick(120, 15))
+        taken = self._cycles(contest, entries, batch=20, rounds=self._plan.pick(60, 6), budget=self._plan.pick(120, 15))
         if entries[0] not in taken:
             return list(contest.lost.values())
         whole = [median(times) for times in taken[entries[0]]]
