@@ -178,7 +178,8 @@ class UserCall(NamedTuple):
                 return Attempt(await self.function(*self.args, **self.kwargs), None)
             return await in_thread(self)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
-            return Attempt(None, error, left=error.__dict__.get("_sayso_left"))
+            # Taken off the error, which may go on to the call of a function that made this one: that did end here.
+            return Attempt(None, error, left=error.__dict__.pop("_sayso_left", None))
 
 
 class InThread:

@@ -408,6 +408,33 @@ def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_e
     assert processes.running_at(request_id, None) is None
 
 
+def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store) -> None:
+    it = Cancelled("done")
+    tool = sayso.Tool(it.act, name="act", requires_approval=True)
+
+    @sayso.gate(wait="raise")
+    async def both() -> str:
+        return f"both {await tool.acall(amount=1)}"
+
+    async def main() -> tuple[str, str]:
+        with sayso.run("order-1"):
+            inner, outer = [await aheld(call) for call in (lambda: tool.acall(amount=1), both)]
+            for pause in (inner, outer):
+                sayso.Review().approve(pause.confirmation_id, by="ada")
+            task = asyncio.ensure_future(both())
+            try:
+                assert await asyncio.to_thread(it.inside.wait, 30)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            finally:
+                it.go_on.set()
+            return inner.confirmation_id, outer.confirmation_id
+
+    inner, outer = asyncio.run(main())
+    assert (state_of(inner), state_of(outer)) == (State.DONE, State.UNKNOWN)
+
+
 def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:
     ran: list[int] = []
     running = effects.InThread(effects.UserCall(ran.append, (1,), {}))
