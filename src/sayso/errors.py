@@ -555,9 +555,9 @@ class OutcomeUnknownError(StartRefusedError):
 
     @property
     def _advice(self) -> str:
-        where = "" if self.running is None else f" {self.running}, and its outcome is recorded when it ends. If not:"
+        where = "" if self.running is None else f" {self.running}; its outcome is recorded when it ends. Otherwise:"
         command = f"`sayso resolve {self.request_id} --happened` or `--did-not`"
-        return f"{where} Find out whether it took effect, then run {command}"
+        return f"{where} {'f' if where else 'F'}ind out whether it took effect, then run {command}"
 
 
 class AlteredRequestError(StartRefusedError):

@@ -60,15 +60,6 @@ def test_a_version_that_is_missing_is_a_failure_in_ci_and_left_out_elsewhere(
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
-    """The address of a new database."""
-    here = server()
-    found = here.new()
-    yield found
-    here.drop(found)
-
-
-@pytest.fixture
 def store(url: str) -> Iterator[PostgresStore]:
     with closing(PostgresStore(url)) as store:
         yield store

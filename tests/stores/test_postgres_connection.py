@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.postgres import server
-
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
 
 import psycopg
@@ -24,14 +22,6 @@ from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_connection import Connection, Connections
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    here = server()
-    found = here.new()
-    yield found
-    here.drop(found)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -35,14 +34,6 @@ STATES = {
     "after call": ({State.UNKNOWN}, 1), "before finish": ({State.UNKNOWN}, 1), "within finish": ({State.UNKNOWN}, 1),
     "after finish": ({State.DONE}, 1),
 }  # fmt: skip
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    here = server()
-    found = here.new()
-    yield found
-    here.drop(found)
 
 
 def run(url: str, effects: Path, point: str) -> subprocess.CompletedProcess[str]:

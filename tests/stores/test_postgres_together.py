@@ -25,7 +25,6 @@ from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
 from sayso.testing import sample_call
-from tests.support.postgres import server
 from tests.support.tcp_proxy import Proxy
 
 pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg is not installed")
@@ -33,14 +32,6 @@ pytest.importorskip("psycopg", reason="NOT TESTED with Postgres, because psycopg
 from sayso.stores import postgres_transaction
 from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_connection import Connection
-
-
-@pytest.fixture
-def url() -> Iterator[str]:
-    here = server()
-    found = here.new()
-    yield found
-    here.drop(found)
 
 
 @pytest.fixture
