@@ -26,7 +26,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.run import Step
 from sayso.stores import codec
-from sayso.stores.codec import Row, Seal
+from sayso.stores.codec import RequestRow, Seal
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values
 
 SEAL = Seal()  # without a key it lets everything through
@@ -41,7 +41,7 @@ class Book(Tables):
         content: dict[str, Any] = json.loads(text) if text else empty
         self.schemas = content["schemas"]
         for columns in content["requests"]:
-            self.keep(Row(*columns))
+            self.keep(RequestRow(*columns))
         for entry in content["journal"]:
             self.chains.setdefault(entry[0], []).append(Entry(*entry))
         for values, steps in content["runs"]:
@@ -55,7 +55,7 @@ class Book(Tables):
         parts = {"requests": list(self.rows.values()), "schemas": self.schemas, "journal": journal, "runs": runs}
         return json.dumps(parts | {"records": self.all_records()})
 
-    def keep(self, row: Row) -> None:
+    def keep(self, row: RequestRow) -> None:
         self.put(row, row.key_digest, row.effect_digest)
 
     def request(self, request_id: str) -> Request:
@@ -66,7 +66,7 @@ class Book(Tables):
     def anchor(self, request_id: str) -> Anchor:
         return codec.anchor_of(self.rows[request_id], SEAL)
 
-    def is_due(self, row: Row, now: datetime) -> bool:
+    def is_due(self, row: RequestRow, now: datetime) -> bool:
         return row.ends_at is not None and row.ends_at <= clock.microseconds(now)
 
 
@@ -79,7 +79,7 @@ class Change(TableTransaction):
 
     def insert(self, transition: Transition) -> None:
         values, _ = codec.insert_values(transition.request, SEAL, transition.detail)
-        self._write(transition, Row(*values, ""))
+        self._write(transition, RequestRow(*values, ""))
 
     def update(self, transition: Transition) -> None:
         request, before = transition.request, self.load(transition.request.id)
@@ -89,7 +89,7 @@ class Change(TableTransaction):
         again, progress, _ = codec.update_values(old, before, request, SEAL, transition.detail)
         self._write(transition, old._replace(**again, **dict(zip(codec.PROGRESS_COLUMNS, progress, strict=True))))
 
-    def _write(self, transition: Transition, row: Row) -> None:
+    def _write(self, transition: Transition, row: RequestRow) -> None:
         request, event, by, channel, detail = transition
         link = self._append(request.run_id, request.id, event, by, channel, detail)
         self.book.schemas[codec.schema_id(request.subject.schema)] = request.subject.schema

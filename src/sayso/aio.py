@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from sayso import reviews
-from sayso.effects import Attempt, UserCall, adrive, in_thread, offload, shielded
+from sayso.drivers import Attempt, UserCall, adrive, in_thread, offload, shielded
 from sayso.gates.ask import aask as ask
 from sayso.gates.gate import HoldOptions, holding
 from sayso.gates.held import HeldBase, as_error

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
-from sayso.effects import in_forked_child
+from sayso.drivers import in_forked_child
 from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 

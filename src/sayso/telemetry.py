@@ -16,7 +16,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from sayso.effects import Attempt, Effect, Suspended, UserCall
+from sayso.drivers import Attempt, Operation, Suspended, UserCall
 from sayso.model.request import Call, Request, Verb
 
 if TYPE_CHECKING:
@@ -90,32 +90,32 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
     return request
 
 
-def executing(request: Request, effect: UserCall) -> Effect:
-    """Return the effect with a span around the started call, or the effect itself if nothing is recorded."""
-    return _Traced(effect, request, "execute_tool", **_EXECUTE) if _is_recording() else effect
+def executing(request: Request, operation: UserCall) -> Operation:
+    """Return the operation with a span around the started call, or the operation itself if nothing is recorded."""
+    return _Traced(operation, request, "execute_tool", **_EXECUTE) if _is_recording() else operation
 
 
-def waiting(request: Request, effect: Effect) -> Effect:
-    """Return the effect with a span around the wait, or the effect itself if nothing is recorded."""
-    return _Traced(effect, request, "sayso.wait") if _is_recording() else effect
+def waiting(request: Request, operation: Operation) -> Operation:
+    """Return the operation with a span around the wait, or the operation itself if nothing is recorded."""
+    return _Traced(operation, request, "sayso.wait") if _is_recording() else operation
 
 
 class _Traced:
-    """An effect that runs inside a span; spans that it makes are children. The span raises nothing."""
+    """Runs an operation inside a span; spans that it makes are children. The span raises nothing."""
 
-    def __init__(self, effect: Effect, request: Request, operation: str, **attributes: str) -> None:
-        self._effect, self._request, self._operation, self._attributes = effect, request, operation, attributes
+    def __init__(self, wrapped: Operation, request: Request, operation: str, **attributes: str) -> None:
+        self._wrapped, self._request, self._operation, self._attributes = wrapped, request, operation, attributes
         self._span: Span | None = None
         self._token: Any = None
         self._begun = time.monotonic()
 
     def __call__(self) -> Any:
         with self:
-            return self._note(self._effect())
+            return self._note(self._wrapped())
 
     async def arun(self) -> Any:
         with self:
-            return self._note(await self._effect.arun())
+            return self._note(await self._wrapped.arun())
 
     def __enter__(self) -> Self:
         with _recording() as instruments:

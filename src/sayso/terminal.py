@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any
 
 from sayso import clock, errors
-from sayso.effects import in_forked_child
-from sayso.gates.notices import INDENT, rows_when_left, say, say_what_waits
+from sayso.drivers import in_forked_child
+from sayso.gates.notices import INDENT, print_rows, rows_when_left, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.ids import is_random
@@ -62,7 +62,7 @@ class Screen:
         """The maximum number of columns of a row."""
         return max(46, min(shutil.get_terminal_size().columns - 1, _WIDEST))
 
-    def say(self, *rows: str) -> None:
+    def print_rows(self, *rows: str) -> None:
         """Print rows.
 
         Raises:
@@ -104,17 +104,17 @@ class Screen:
                 raise TerminalClosed from error
             if typed is None:
                 self.forget_typed()
-                self.say()
+                self.print_rows()
                 raise Settled
             with suppress(UnicodeDecodeError):
                 return typed.decode(sys.stdin.encoding or "utf-8").strip()
-            self.say("that is not valid text in this terminal's encoding; try again")
+            self.print_rows("that is not valid text in this terminal's encoding; try again")
 
     def page(self, rows: Sequence[str]) -> bool:
         """Print rows one screen at a time; return whether the person saw all of them."""
         height = max(shutil.get_terminal_size().lines - 2, 5)
         for start in range(0, len(rows), height):
-            self.say(*rows[start : start + height])
+            self.print_rows(*rows[start : start + height])
             remaining = len(rows) - start - height
             if remaining <= 0:
                 break
@@ -122,7 +122,7 @@ class Screen:
             if wish.lower().startswith("q"):
                 return False
             if wish.lower().startswith("e"):
-                self.say(*rows[start + height :])
+                self.print_rows(*rows[start + height :])
                 break
         return True
 
@@ -213,7 +213,7 @@ class Dialog:
             try:
                 after = self._act(letter, typed)
             except (errors.DecisionRefusedError, errors.ConfigError, SchemaError) as refusal:
-                self._screen.say(f"  error: {escape(in_short(str(refusal)))}")
+                self._screen.print_rows(f"  error: {escape(in_short(str(refusal)))}")
                 before, after = self._request, self._review.get(self._request.id)
                 self._request = after
                 if after.state is State.PENDING and after.current_fingerprint != before.current_fingerprint:
@@ -228,14 +228,14 @@ class Dialog:
         request, width = self._request, self._screen.width
         self._is_seen = card.is_whole(request, width)
         what = "a question" if request.kind == "question" else "a call"
-        self._screen.say("", f"sayso  {what} waits for a person   {short(request.id)}")
+        self._screen.print_rows("", f"sayso  {what} waits for a person   {short(request.id)}")
         self._is_gone = self._review.program_is_gone(request)
         if self._is_gone:
-            self._screen.say(f"  {PROGRAM_GONE}")
+            self._screen.print_rows(f"  {PROGRAM_GONE}")
         same_effect = self._review.same_effect(request)
-        self._screen.say(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
+        self._screen.print_rows(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
         for number, choice in enumerate(self._choices(), 1):
-            self._screen.say(f"    {number}) {value(choice)}")
+            self._screen.print_rows(f"    {number}) {value(choice)}")
 
     @property
     def _verbs(self) -> dict[str, str]:
@@ -251,11 +251,11 @@ class Dialog:
 
     def _act(self, letter: str, typed: str) -> Request | None:
         """Do what a line asks for; return the request as it stands after a decision or a vote."""
-        request, ask, say = self._request, self._screen.ask, self._screen.say
+        request, ask, print_rows = self._request, self._screen.ask, self._screen.print_rows
         seen = request.current_fingerprint
         match letter:
             case "a" | "e" if not self._is_seen:
-                say("  not all of it has been shown; v shows the whole, then it can be approved")
+                print_rows("  not all of it has been shown; v shows the whole, then it can be approved")
             case "a":
                 return self._voted(self._review.approve(request.id, seen=seen))
             case "e":
@@ -267,7 +267,7 @@ class Dialog:
                 words = ask("what should the program do instead? ")
                 if words:
                     return self._review.feedback(request.id, words, seen=seen)
-                say("  nothing was typed, so nothing was sent back")
+                print_rows("  nothing was typed, so nothing was sent back")
             case "v":
                 rows = card.subject_rows(request, width=self._screen.width, full=True)
                 self._is_seen = self._screen.page(rows) or self._is_seen
@@ -275,7 +275,7 @@ class Dialog:
                 return self._review.cancel(request.id, ask("why? (enter for no reason) ") or None)
             case _ if request.kind == "call" or not typed:
                 hint = "" if request.kind == "call" else f"{self._hint()}; or "
-                say(f"  please type {hint}one of {', '.join(self._verbs)}")
+                print_rows(f"  please type {hint}one of {', '.join(self._verbs)}")
             case _:
                 return self._review.answer(request.id, self._answer(typed))
         return None
@@ -283,7 +283,7 @@ class Dialog:
     def _edit(self) -> Request | None:
         request, before = self._request, self._request.effective
         schema, shown, given = schema_of(request), before.shown, dict[str, object]()
-        self._screen.say(
+        self._screen.print_rows(
             '  enter keeps a value, "" is the empty string; lists and objects are JSON, such as ["a", "b"]'
         )
         for name in schema.names:
@@ -293,26 +293,26 @@ class Dialog:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
                     break
                 except SchemaError as problem:
-                    self._screen.say(f"  {escape(str(problem))}")
+                    self._screen.print_rows(f"  {escape(str(problem))}")
         edited = edited_call(request, given)
         found = changed(before, edited, request.redact)
         if not found:
-            self._screen.say("  nothing was changed")
+            self._screen.print_rows("  nothing was changed")
             return None
-        self._screen.say(*(f"  {change.line()}" for change in found))
+        self._screen.print_rows(*(f"  {change.line()}" for change in found))
         question = f"run {token(before.name)} with these arguments? [y/n] "
         # An empty line must not discard an edit that took effort.
         while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
-            self._screen.say("  y runs it so, n drops the changes")
+            self._screen.print_rows("  y runs it so, n drops the changes")
         if typed not in {"y", "yes"}:
-            self._screen.say("  the changes were dropped, nothing was decided")
+            self._screen.print_rows("  the changes were dropped, nothing was decided")
             return None
         return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 
     def _voted(self, after: Request) -> Request:
         if after.state is State.PENDING:
             self._request = after
-            self._screen.say(f"  your approval counts; {status_line(after, clock.now())}")
+            self._screen.print_rows(f"  your approval counts; {status_line(after, clock.now())}")
         return after
 
     def _choices(self) -> list[Any]:
@@ -396,15 +396,15 @@ def converse(
         except (Settled, TerminalClosed) as end:
             after, is_over_elsewhere = store.get(request.id), isinstance(end, Settled)
         if is_left():
-            say(*rows_when_left(store, request))
+            print_rows(*rows_when_left(store, request))
         elif after.state is State.PENDING and is_random(after.run_id) and not is_over_elsewhere:
-            say(rows_when_left(store, after)[0])
+            print_rows(rows_when_left(store, after)[0])
         elif after.state is State.PENDING:
             say_what_waits(store, after)
         else:
             edits = [] if after.edited is None else changed(after.call, after.edited, after.redact)
             changes = [f"{INDENT}{change.line()}" for change in edits]
-            say(f"sayso  {short(after.id)} {decided(after, clock.now())}", *changes)
+            print_rows(f"sayso  {short(after.id)} {decided(after, clock.now())}", *changes)
         return after
     finally:
         mine.release()
@@ -414,7 +414,7 @@ def _may_detach(screen: Screen, request: Request) -> bool:
     """Ask for confirmation before the person leaves a request that no program can resume, because it is withdrawn."""
     if not is_random(request.run_id):
         return True
-    screen.say(
+    screen.print_rows(
         "  its run has no name, so no program could fetch the decision later: detaching withdraws it",
         '  (with sayso.run("a name"): around the call, it would stay pending)',
     )

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import aio, effects, errors
+from sayso import aio, drivers, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores import processes
@@ -437,18 +437,18 @@ def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: 
 
 def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:
     ran: list[int] = []
-    running = effects.InThread(effects.UserCall(ran.append, (1,), {}))
+    running = drivers.InThread(drivers.UserCall(ran.append, (1,), {}))
     assert running.left() is None
     running()
     assert ran == []
 
 
 def test_a_thread_that_has_ended_before_anybody_asks_says_so_at_once() -> None:
-    running, ends = effects.InThread(effects.UserCall(str, (1,), {})), list[effects.Attempt]()
-    assert running() == effects.Attempt("1", None)
+    running, ends = drivers.InThread(drivers.UserCall(str, (1,), {})), list[drivers.Attempt]()
+    assert running() == drivers.Attempt("1", None)
     assert running.left() is running
     running.when_ended(ends.append)
-    assert ends == [effects.Attempt("1", None)]
+    assert ends == [drivers.Attempt("1", None)]
 
 
 def test_an_end_that_a_thread_cannot_record_is_told(

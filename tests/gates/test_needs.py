@@ -9,7 +9,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.effects import drive
+from sayso.drivers import drive
 from sayso.gates.call import execute
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion

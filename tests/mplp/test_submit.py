@@ -6,7 +6,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.effects import drive
+from sayso.drivers import drive
 from sayso.mplp import (
     Confirm,
     ConfirmRefusedError,

@@ -391,7 +391,7 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "Ctrl-C in a call is recorded", "effects.py",
+        "Ctrl-C in a call is recorded", "drivers.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",

@@ -29,7 +29,7 @@ from sayso.model.journal import Trail, chained
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
-from sayso.stores.codec import PROGRESS_COLUMNS, Row
+from sayso.stores.codec import PROGRESS_COLUMNS, RequestRow
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.jsonl_file import Lines
 from sayso.stores.memory import MemoryStore
@@ -455,7 +455,7 @@ def test_nothing_runs_by_a_record_of_which_anything_was_altered(name: str, tmp_p
 
 def test_no_line_of_a_journal_file_makes_a_spent_approval_new(tmp_path: Path) -> None:
     wrong = list[str]()
-    for column in set(Row._fields) - {"id", "link", *HARMLESS}:
+    for column in set(RequestRow._fields) - {"id", "link", *HARMLESS}:
         store, effects = JsonlStore(tmp_path / f"{column}.jsonl"), list[int]()
         with sayso.run(RUN):
             pay = gated(store, effects)

@@ -25,7 +25,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.processes import Lease
-from sayso.stores.transaction import Record, row_of
+from sayso.stores.transaction import Record, row_of_record
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
 from tests.support import postgres as servers
@@ -469,7 +469,7 @@ def test_who_was_stopped_for_too_long_in_a_transaction_does_it_again(url: str, *
             while raw(url, "SELECT 1 FROM pg_stat_activity WHERE pid = $1", pid):
                 assert time.monotonic() < end, "the transaction goes on"
                 time.sleep(0.01)
-        tx.put_record(row_of(Record("note", "a", {"n": len(went)})))
+        tx.put_record(row_of_record(Record("note", "a", {"n": len(went)})))
         return len(went)
 
     with closing(PostgresStore(url)) as store:

@@ -26,13 +26,13 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import audit, effects, errors
+from sayso import audit, drivers, errors
 from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import sqlite_file
 from sayso.stores.base import Filter, Store, Transaction
-from sayso.stores.codec import Row
+from sayso.stores.codec import RequestRow
 from sayso.stores.sqlite import SqliteStore, _Op
 from sayso.stores.sqlite_file import newest_schema
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
@@ -498,7 +498,8 @@ def test_where_channels_were_seen_a_verb_is_not_first_tried_as_one_statement(
     assert ran == ["INSERT"]
 
 
-@pytest.mark.parametrize("column", sorted({*Row._fields, *ENTRY_COLUMNS} - {"search"}))  # which only a search reads
+# Only a search reads `search`.
+@pytest.mark.parametrize("column", sorted({*RequestRow._fields, *ENTRY_COLUMNS} - {"search"}))
 def test_no_column_that_was_altered_since_it_was_written_here_is_started(
     scene: Scene, store: SqliteStore, path: Path, column: str
 ) -> None:
@@ -766,10 +767,10 @@ def in_the_child(store: SqliteStore, ids: list[str], writing: int) -> int:
 
 @POSIX
 def test_a_forked_child_has_threads_of_its_own_for_async_verbs() -> None:
-    asyncio.run(effects.offload(lambda: None))
+    asyncio.run(drivers.offload(lambda: None))
     child = os.fork()
     if child == 0:
-        asyncio.run(effects.offload(lambda: None))
+        asyncio.run(drivers.offload(lambda: None))
         os._exit(0)
     deadline = time.monotonic() + 60
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
@@ -844,7 +845,7 @@ def test_code_that_runs_is_heard(ran: list[str]) -> None:
     assert [heard.split()[0] for heard in ran] == ["compile", "exec"]
 
 
-@pytest.mark.parametrize("column", Row._fields)
+@pytest.mark.parametrize("column", RequestRow._fields)
 def test_whatever_stands_in_a_row_runs_nothing(store: SqliteStore, path: Path, ran: list[str], column: str) -> None:
     request = store.ask(sample_call())
     looks = [lambda: store.get(request.id), lambda: store.list(Filter()), lambda: store.start(request.id, "t")]

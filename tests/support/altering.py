@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sayso.model.request import State
-from sayso.stores.codec import Row, Seal, row_digest
+from sayso.stores.codec import RequestRow, Seal, row_digest
 
 __all__ = ["Alteration", "alterations", "leaves", "replaced", "rewrite"]
 
@@ -66,8 +66,8 @@ def rewrite(address: str, request_id: str, **columns: Any) -> None:
                 connection.execute(sql, (json.dumps(value), request_id))
                 continue
             connection.execute(f"UPDATE request SET {column} = ? WHERE id = ?", (value, request_id))  # noqa: S608
-        sql = f"SELECT {', '.join(Row._fields)} FROM request WHERE id = ?"  # noqa: S608  our own names
-        row = Row(*connection.execute(sql, (request_id,)).fetchone())
+        sql = f"SELECT {', '.join(RequestRow._fields)} FROM request WHERE id = ?"  # noqa: S608  our own names
+        row = RequestRow(*connection.execute(sql, (request_id,)).fetchone())
         said = {"row_digest": row_digest(row, Seal()), "run_id": row.run_id, "id": request_id}
         for statement in _SAY:
             connection.execute(statement, said)

@@ -23,7 +23,7 @@ from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
 from sayso.stores.review import rows_of
-from sayso.stores.transaction import digest_of, records_in, row_of
+from sayso.stores.transaction import digest_of, records_in, row_of_record
 
 __all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "verify"]
 
@@ -215,7 +215,7 @@ def _records(store: Store, run_id: str | None) -> dict[str, list[str]]:
     for record in (one for kind in RECORDS for one in records_in(store, kind)):
         chain = chain_of(record.kind, record.key)
         if run_id in {None, chain}:
-            found.setdefault(chain, []).append(digest_of(row_of(record)))
+            found.setdefault(chain, []).append(digest_of(row_of_record(record)))
     return found
 
 

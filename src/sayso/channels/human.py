@@ -24,7 +24,7 @@ from typing import Any
 
 from sayso import clock, config, terminal
 from sayso.channels.registry import Channel, Notification
-from sayso.effects import Attempt, Effects, adrive, drive, offload, until_done
+from sayso.drivers import Attempt, Operations, adrive, drive, offload, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
 from sayso.gates import notices, scope, signals
 from sayso.gates.ask import Asking
@@ -169,12 +169,12 @@ class HumanInputRequest:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _asked(self) -> Effects[Request]:
+    def _asked(self) -> Operations[Request]:
         if self._request is None:
             self._request = yield from self._asking.find_or_ask(self.store, self._expires, self._quorum, self._risk)
         return self._request
 
-    def _decided(self) -> Effects[Request]:
+    def _decided(self) -> Operations[Request]:
         request = yield from self._asked()
         if request.state is State.PENDING:
             block = Block(on_expiry="ask", is_quiet=True)
@@ -188,7 +188,7 @@ class HumanInputRequest:
                 waiter.close()
         return request
 
-    def _answered(self) -> Effects[str]:
+    def _answered(self) -> Operations[str]:
         request = yield from self._decided()
         if request.state is not State.ANSWERED:
             raise signals.refused(request)
@@ -305,7 +305,7 @@ async def _asked(request: HumanInputRequest) -> None:
         if known is not None and known.state is State.PENDING:
             notices.say_what_waits(request.store, known, is_interrupted=True)
         elif known is not None:
-            notices.say("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
+            notices.print_rows("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
         raise
     except EOFError:
         raise EOFError(f"there is no terminal to ask at; {short(request.id)} stays pending") from None

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config
-from sayso.effects import Effects, StoreCall, adrive, drive
+from sayso.drivers import Operations, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
 from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import Occasion, Scope, requester
-from sayso.gates.signals import not_found_again, open_request, say, trim
+from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.ids import fingerprint, new_request_id, question_digest
@@ -49,7 +49,7 @@ class Asking:
         self._number = max(known.occasions.get(self._occasion, 0) for known in here.lineage())
         self._subject = Question(text, question_digest(text, schema.digest, self._number), schema.text, schema.digest)
 
-    def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Effects[Request]:
+    def find_or_ask(self, store: Store, expires: timedelta, quorum: Quorum, risk: str | None) -> Operations[Request]:
         """Return the request of this question, an existing one or else a new one; durable on return.
 
         Raises:
@@ -87,7 +87,7 @@ class Asking:
             self._here.raised[request.id] = None
         return request
 
-    def answer(self, store: Store, request: Request) -> Effects[Any]:
+    def answer(self, store: Store, request: Request) -> Operations[Any]:
         """Return the answer as a value of the type; the next equal question of this run is a new one.
 
         The type's own validators check it here once more, because the reviewer's process may not have had them.
@@ -163,7 +163,7 @@ def ask(question: str, **options: Any) -> Any:
     except BaseException as error:
         trim(error)
         if isinstance(error, ConfigError):
-            say(error, "nothing was asked")
+            add_not_run(error, "nothing was asked")
         raise
 
 
@@ -182,7 +182,7 @@ async def aask(question: str, **options: Any) -> Any:
     except BaseException as error:
         trim(error)
         if isinstance(error, ConfigError):
-            say(error, "nothing was asked")
+            add_not_run(error, "nothing was asked")
         raise
 
 
@@ -191,7 +191,7 @@ def _asking(
     roles: Collection[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
     timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
     store: Store | str | None = None, **unknown: Any,
-) -> Effects[Any]:  # fmt: skip
+) -> Operations[Any]:  # fmt: skip
     check_known("ask", unknown, AskOptions.__optional_keys__ | {"type", "choices"})
     if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"ask() takes a question as a string, not {question!r}")

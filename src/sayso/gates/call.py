@@ -1,6 +1,6 @@
 """One call through its gate: ask the rule, find or record the request, wait, start and execute.
 
-Everything here is a generator of effects (`sayso.effects`), so that sync and async functions share it. A `Caller`
+Everything here is a generator of operations (`sayso.drivers`), so that sync and async functions share it. A `Caller`
 decides how a call waits. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sayso import clock, errors, telemetry
-from sayso.effects import Attempt, Effects, InThread, StoreCall, UserCall, drive
+from sayso.drivers import Attempt, InThread, Operations, StoreCall, UserCall, drive
 from sayso.gates import captured
 from sayso.gates.hooks import (
     as_encoded,
@@ -72,7 +72,7 @@ def current_request() -> Request | None:
 def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
     gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
     request: Request | None = None,
-) -> Effects[Attempt]:  # fmt: skip
+) -> Operations[Attempt]:  # fmt: skip
     """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the outcome.
 
     Nothing is written for a call that the rule allows. An approved call runs with the recorded arguments.
@@ -136,7 +136,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
 
 def _unasked(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller, verdict: Verdict
-) -> Effects[Attempt]:
+) -> Operations[Attempt]:
     """Run or refuse a call as the rule decides, without asking a person."""
     if verdict.kind == "deny":
         raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
@@ -150,7 +150,7 @@ def _unasked(
 
 def _run(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
-) -> Effects[Attempt | Request | None]:
+) -> Operations[Attempt | Request | None]:
     """Start and run an approved call, once; return how it ended.
 
     Returns:
@@ -180,7 +180,7 @@ def _run(
     return attempt
 
 
-def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -> Effects[Attempt | None]:
+def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -> Operations[Attempt | None]:
     """Return the result of a call with a key; None if the call is asked again; raise for a request that is closed."""
     match request.state:
         case State.DONE | State.FAILED if request.key is not None:
@@ -209,7 +209,7 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
 
 def _is_taken_back(
     gate: Gate, store: ProgramStore, wanted: Occasion, request: Request, verdict: Verdict | None = None
-) -> Effects[bool]:  # fmt: skip
+) -> Operations[bool]:  # fmt: skip
     """Withdraw an open request that has less than the gate now requires; return whether it was withdrawn.
 
     Raises:
@@ -249,7 +249,7 @@ def as_recorded(gate: Gate, occasion: Occasion, request: Request) -> tuple[Gate,
     return under_record(gate, request, occasion), wanted
 
 
-def send_back(gate: Gate, store: ProgramStore, request: Request) -> Effects[Request | None]:
+def send_back(gate: Gate, store: ProgramStore, request: Request) -> Operations[Request | None]:
     """Return an edit to its reviewers that only the program can reject: by its own types, or for another effect.
 
     Returns:
@@ -279,7 +279,7 @@ def _moved(effect: str, request: Request) -> str:
 def find_or_ask(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: Occasion, caller: Caller,
     verdict: Verdict = HOLD,
-) -> Effects[Request]:  # fmt: skip
+) -> Operations[Request]:  # fmt: skip
     """Return the current request that answers this call, or else a new one; durable on return.
 
     Args:
@@ -325,7 +325,7 @@ def find_or_ask(
 
 def _find(
     gate: Gate, store: ProgramStore, digest: str, own: str, occasion: Occasion, caller: Caller
-) -> Effects[Request | None]:
+) -> Operations[Request | None]:
     """Return the request that answers this call: that of its key, one decided here, the run's own, or a parent's."""
     if occasion.key is not None:
         return (yield from find_keyed(gate, store, lambda: digest, occasion))
@@ -347,7 +347,7 @@ def _find(
 
 def _new_request(
     gate: Gate, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
-) -> Effects[Request]:
+) -> Operations[Request]:
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
         must_show_no_secret(gate, "key", wanted.key, secrets)
@@ -426,7 +426,7 @@ class Started(NamedTuple):
 
 def execute(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, caller: Caller = _NOBODY
-) -> Effects[Attempt]:
+) -> Operations[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
     The start is durable before the call runs. If the call raises an error, its outcome is `failed`. If it is
@@ -465,7 +465,7 @@ def execute(
 def begin(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None,
     caller: Caller = _NOBODY,
-) -> Effects[Started]:  # fmt: skip
+) -> Operations[Started]:  # fmt: skip
     """Start an approved call, for this process or the worker `by`: the first half of `execute`; durable on return.
 
     If the approval can still be undone, it first waits until that time is over.
@@ -494,12 +494,12 @@ def begin(
     return Started(started, token, args, kwargs, os.getpid())
 
 
-def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Effects[None]:
+def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Operations[None]:
     with suppress(errors.StartRefusedError):  # the start was not recorded either
         yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why, not_run=True), None)
 
 
-def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Effects[None]:
+def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Operations[None]:
     effect = yield from effect_of(gate, arguments)
     if effect != request.effect:
         raise errors.InvalidChangesError(request.id, [_moved(effect, request)])
@@ -508,7 +508,7 @@ def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -
 def end(
     gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY, *,
     is_raised: bool = True,
-) -> Effects[Attempt]:  # fmt: skip
+) -> Operations[Attempt]:  # fmt: skip
     """Record how a started call ended; if that fails, add a note to its error if it `is_raised`, else raise."""
     request, raised = start.request, attempt.raised
     is_resolved = False
@@ -542,7 +542,7 @@ def end(
     return attempt
 
 
-def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> Effects[None]:
+def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> Operations[None]:
     """Record a call as unknown whose task was cancelled, and how it ends when its thread does.
 
     Without an end in the record, other processes see that this worker is alive, and ask nobody how the call ended.

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors
-from sayso.effects import Attempt, Effects, HookCall, adrive, drive
+from sayso.drivers import Attempt, HookCall, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates import scope, signals
 from sayso.gates.call import find_or_ask, gated_call, wanted_of
@@ -326,7 +326,7 @@ class _FunctionCaller(Waiter):
 def call_function(
     gate: Gate, args: tuple[Any, ...], kwargs: dict[str, Any], block: Block | None, store: Store | str | None,
     on_reject: OnReject,
-) -> Effects[Attempt]:  # fmt: skip
+) -> Operations[Attempt]:  # fmt: skip
     """Take the call of a function through its gate, in the current run.
 
     Args:
@@ -341,15 +341,15 @@ def call_function(
     opened, run = config.default_store() if store is None else config.open_store(store), scope.current()
     caller = _FunctionCaller(run, opened, block)
     caller.given = args, kwargs
-    if run.memory is not None:
-        caller.recalled = recalled = run.memory.recall(gate, opened, arguments)
+    if run.finished_calls is not None:
+        caller.recalled = recalled = run.finished_calls.recall(gate, opened, arguments)
         if recalled is not None and recalled.known is not None:
             return _known(recalled.known)
-    effects = gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
-    return effects if on_reject == "raise" else _given_for_no(effects, on_reject)
+    operations = gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
+    return operations if on_reject == "raise" else _given_for_no(operations, on_reject)
 
 
-def _known(attempt: Attempt) -> Effects[Attempt]:
+def _known(attempt: Attempt) -> Operations[Attempt]:
     yield from ()
     return attempt
 
@@ -361,17 +361,17 @@ def checked_on_reject(given: object) -> OnReject:
     return cast("OnReject", given)
 
 
-def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Effects[Any]:
+def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Operations[Any]:
     """Return what a caller gets for a rejection by `on_reject=`."""
     if not callable(on_reject):
         return no.message_for_model
     return (yield HookCall(functools.partial(on_reject, no), {}))
 
 
-def _given_for_no(effects: Effects[Attempt], on_reject: OnReject) -> Effects[Attempt]:
+def _given_for_no(operations: Operations[Attempt], on_reject: OnReject) -> Operations[Attempt]:
     """Give the caller of a rejected call what the gate's author wants."""
     try:
-        return (yield from effects)
+        return (yield from operations)
     except signals.ConfirmationRejected as no:  # the gate's own; an exception of the function is in its attempt
         return Attempt((yield from value_for_no(on_reject, no)), None)
 
@@ -457,7 +457,7 @@ H = TypeVar("H", bound=HeldBase)
 
 def holding(
     kind: type[H], tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
-) -> Effects[H]:  # fmt: skip
+) -> Operations[H]:  # fmt: skip
     """Validate and ask, as `hold` does; shared by its sync and async forms."""
     check_known("hold", options, HoldOptions.__optional_keys__)
     key, run, context = options.get("key"), options.get("run"), options.get("context")

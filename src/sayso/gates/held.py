@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso import errors
-from sayso.effects import Attempt, Effects, StoreCall, UserCall, drive
+from sayso.drivers import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
 from sayso.gates.call import Started, as_recorded, begin, end, gated_call, send_back
 from sayso.gates.options import Gate
@@ -97,14 +97,14 @@ class HeldBase:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._gate.name!r} {self.id} {self.state}>"
 
-    # -- the verbs, as effects that `Held` and `sayso.aio.Held` drive -------------------------------------------
+    # -- the verbs, as operations that `Held` and `sayso.aio.Held` drive -------------------------------------------
 
-    def _refreshing(self) -> Effects[Request | None]:
+    def _refreshing(self) -> Operations[Request | None]:
         if self._request is not None:
             self._request = yield StoreCall(self._store.settle, self._request.id)
         return self._request
 
-    def _waiting(self, timeout: timedelta | str | float | None) -> Effects[None]:
+    def _waiting(self, timeout: timedelta | str | float | None) -> Operations[None]:
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
@@ -116,7 +116,7 @@ class HeldBase:
         if self._request is not None and self._request.state in _NOES:
             raise signals.refused(self._request)
 
-    def _once(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
+    def _once(self, function: Callable[[dict[str, Any]], Any]) -> Operations[Attempt]:
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
@@ -138,7 +138,7 @@ class HeldBase:
                 yield from self._refreshing()
         return attempt
 
-    def _once_allowed(self, function: Callable[[dict[str, Any]], Any]) -> Effects[Attempt]:
+    def _once_allowed(self, function: Callable[[dict[str, Any]], Any]) -> Operations[Attempt]:
         """Run a call that needs no decision; concurrent callers of this handle wait for its result."""
         from concurrent.futures import Future
 
@@ -161,7 +161,7 @@ class HeldBase:
         mine.set_result(attempt)
         return attempt
 
-    def _starting(self, by: str | None) -> Effects[dict[str, Any]]:
+    def _starting(self, by: str | None) -> Operations[dict[str, Any]]:
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
@@ -192,7 +192,7 @@ class HeldBase:
         self._request = self._started.request
         return dict(self._started.args[0])
 
-    def _ending(self, attempt: Attempt) -> Effects[None]:
+    def _ending(self, attempt: Attempt) -> Operations[None]:
         if self._request is not None:
             started, request_id = self._started, self._request.id
             if started is None:
@@ -208,7 +208,7 @@ class HeldBase:
         self._attempt = attempt
         yield from self._refreshing()
 
-    def _resulting(self, timeout: timedelta | str | float | None) -> Effects[Any]:
+    def _resulting(self, timeout: timedelta | str | float | None) -> Operations[Any]:
         self._must_not_be_denied()
         if self._request is None:
             if self._attempt is None:
@@ -233,16 +233,16 @@ class HeldBase:
             return own.value
         return (yield from replay(self._gate, self._store, request))
 
-    def _withdrawing(self, reason: str | None) -> Effects[None]:
+    def _withdrawing(self, reason: str | None) -> Operations[None]:
         if self._request is not None:
             yield from withdraw(self._store, self._request.id, reason or "the program withdrew it")
             yield from self._refreshing()
 
-    def _sending_back(self, problems: Collection[str]) -> Effects[None]:
+    def _sending_back(self, problems: Collection[str]) -> Operations[None]:
         if self._request is not None:
             self._request = yield StoreCall(self._store.send_back, self._request.id, scope.requester(), problems)
 
-    def _leaving(self) -> Effects[None]:
+    def _leaving(self) -> Operations[None]:
         if self._withdraws:
             request = yield from self._refreshing()
             if request is not None and request.state is State.PENDING:
@@ -283,11 +283,11 @@ class _OnceCaller(Waiter):
     latest: Request | None = None
     has_run = False
 
-    def wait(self, request: Request) -> Effects[None]:
+    def wait(self, request: Request) -> Operations[None]:
         self.latest = request
         return Caller.wait(self, request)
 
-    def running(self, request: Request) -> Effects[Request]:
+    def running(self, request: Request) -> Operations[Request]:
         return _ended(self._store, request, self)
 
     def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  the handle is for this request
@@ -298,12 +298,12 @@ class _OnceCaller(Waiter):
         self.latest = request
         return super().refused(request)
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  the request tells
+    def executed(self, request: Request, attempt: Attempt) -> Operations[None]:  # noqa: ARG002  the request tells
         yield from ()
         self.latest, self.has_run = request, True
 
 
-def _ended(store: Store, request: Request, waiter: Waiter) -> Effects[Request]:
+def _ended(store: Store, request: Request, waiter: Waiter) -> Operations[Request]:
     after = yield from until_ended(store, request.id, waiter)
     if after.state is State.RUNNING:
         raise TimeoutError(f"the call of {request.id} is still running; nothing was started here")
@@ -421,10 +421,10 @@ def as_error(error: BaseException | str) -> BaseException:
     return error if isinstance(error, BaseException) else RuntimeError(error)
 
 
-def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
-    """Run effects that may wait; if they are interrupted, withdraw what nobody waits for any more."""
+def _over(waiter: Waiter, operations: Operations[R]) -> Operations[R]:
+    """Run operations that may wait; if they are interrupted, withdraw what nobody waits for any more."""
     try:
-        return (yield from effects)
+        return (yield from operations)
     except BaseException as error:
         yield from waiter.break_off(error)
         raise
@@ -432,10 +432,10 @@ def _over(waiter: Waiter, effects: Effects[R]) -> Effects[R]:
         waiter.close()
 
 
-def driven(effects: Effects[R]) -> R:
-    """Run effects to their end in this thread; tracebacks of their errors point at the program's own line."""
+def driven(operations: Operations[R]) -> R:
+    """Run operations to their end in this thread; tracebacks of their errors point at the program's own line."""
     try:
-        return drive(effects)
+        return drive(operations)
     except BaseException as error:
         trim(error)
         raise

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from sayso import errors, telemetry
-from sayso.effects import Effects, HookCall, StoreCall
+from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.model import canonical, redaction
@@ -185,7 +185,7 @@ _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePa
 # -- the rule ----------------------------------------------------------------------------------------------------
 
 
-def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[Verdict]:
+def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Operations[Verdict]:
     """Return the verdict of the gate's rule, or of the policy file, on a call with these arguments."""
     policy = gate.policy()
     if policy is None:
@@ -236,7 +236,7 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
 
 def note_denial(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
-) -> Effects[str]:
+) -> Operations[str]:
     """Write to the journal that the rule denied a call; return the reason."""
     secrets = secrets_among(gate, arguments)
     reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
@@ -247,13 +247,13 @@ def note_denial(
     return reason or f"{rule} denies {gate.name}"
 
 
-def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Effects[None]:
+def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Operations[None]:
     """Write to the journal that a rule with `log` allowed a call; durable before the call runs."""
     detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
     yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
 
 
-def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
+def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
     rule: Any = gate.when
     if isinstance(rule, bool):
         return verdict_of(rule, "")
@@ -271,14 +271,14 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Effects[Verdict]:
     return verdict_of(answer, "" if type(answer) is bool else f"{gate.rule} of {gate.name}")
 
 
-def unchanged(gate: Gate, arguments: dict[str, Any], effects: Effects[_T]) -> Effects[_T]:
-    """Run the effects between a verdict and the call that it lets through; other tasks or threads may run meanwhile.
+def unchanged(gate: Gate, arguments: dict[str, Any], operations: Operations[_T]) -> Operations[_T]:
+    """Run the operations between a verdict and the call that it lets through; other tasks or threads may run meanwhile.
 
     Raises:
         PolicyError: The arguments are no longer those that the rule judged.
     """
     before = _forms(arguments)
-    result = yield from effects
+    result = yield from operations
     if _forms(arguments) != before:
         raise errors.PolicyError(f"{gate.rule} of {gate.name}", "the arguments changed after the rule had decided")
     return result
@@ -329,7 +329,7 @@ class _Template(string.Formatter):
         return value, first
 
 
-def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects[str | None]:
+def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Operations[str | None]:
     """Return the key of a call; None if its gate has none.
 
     Raises:
@@ -348,14 +348,14 @@ def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Effects
     return (yield from _filled(gate, "key", gate.key, arguments, is_name=True))
 
 
-def effect_of(gate: Gate, arguments: dict[str, Any]) -> Effects[str]:
+def effect_of(gate: Gate, arguments: dict[str, Any]) -> Operations[str]:
     """Return the effect of a call with these arguments; raises `PolicyError` if it cannot be computed."""
     return (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True))
 
 
 def text_of(
     gate: Gate, option: str, given: Any, arguments: dict[str, Any], secrets: Collection[str]
-) -> Effects[str]:  # fmt: skip
+) -> Operations[str]:  # fmt: skip
     """Return the text of the author's `title=` or `summary=` for a call on one line, secrets masked.
 
     Raises:
@@ -371,7 +371,7 @@ def must_show_no_secret(gate: Gate, option: str, text: str, secrets: Collection[
         raise errors.PolicyError(f"{option}= of {gate.name}", "contains a secret argument, and would be shown unmasked")
 
 
-def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Effects[str]:
+def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Operations[str]:
     try:
         if callable(given):
             text = yield gate.hook_call(given, arguments)
@@ -390,7 +390,7 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
 # -- for the reviewer --------------------------------------------------------------------------------------------
 
 
-def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str, Any]) -> Effects[str]:
+def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str, Any]) -> Operations[str]:
     """Return what the reviewer should read first."""
     if isinstance(prompt, str):
         return prompt
@@ -399,7 +399,7 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
 
 def facts_of(
     gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
-) -> Effects[dict[str, Any]]:  # fmt: skip
+) -> Operations[dict[str, Any]]:  # fmt: skip
     """Return the facts about a call for a front end; those of the rule override those of the gate."""
     facts: Any = {}
     if gate.context is not None:
@@ -415,7 +415,7 @@ def facts_of(
 # -- afterwards --------------------------------------------------------------------------------------------------
 
 
-def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Effects[Happened | bool | None]:
+def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Operations[Happened | bool | None]:
     """Return the answer of `verify=` for a call with an unknown outcome; None if it cannot tell."""
     arguments = gate.schema.decode(request.effective.form)
     before = executing.set((*executing.get(), request))

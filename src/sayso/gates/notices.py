@@ -51,7 +51,7 @@ def announce(store: Store, request: Request) -> None:
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
     call, name = card.headline(request), short(request.id)
-    say(
+    print_rows(
         f"sayso  waiting for a person  {call}   {name}   {waits}"
         if asked == _NOW
         else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
@@ -71,8 +71,8 @@ def say_what_waits(store: Store, request: Request, *, is_interrupted: bool = Fal
         is_withdrawn: The program withdraws the request, also in a named run.
     """
     if is_interrupted and _is_shown():
-        say()
-    say(*(rows_when_left(store, request, is_withdrawn) if is_interrupted else _still_waits(store, request)))
+        print_rows()
+    print_rows(*(rows_when_left(store, request, is_withdrawn) if is_interrupted else _still_waits(store, request)))
 
 
 def say_how_many_wait(store: Store, request: Request, count: int, *, is_withdrawn: bool = False) -> None:
@@ -81,7 +81,7 @@ def say_how_many_wait(store: Store, request: Request, count: int, *, is_withdraw
         say_what_waits(store, request, is_interrupted=True, is_withdrawn=is_withdrawn)
         return
     ways = "" if _is_in_memory(store) or not can_decide(store) else f": {command(store)} ls"
-    say(
+    print_rows(
         *([""] if _is_shown() else []),
         f"sayso  stopped while {count:,} requests waited, {short(request.id)} among them{ways}",
         *(() if _is_in_memory(store) else _WITHDRAWN_OF_MANY if is_withdrawn else _LEFT_OF_MANY),
@@ -168,7 +168,7 @@ def _command_anywhere(store: Store) -> str:
     return f"sayso --store {escape(shlex.quote(store.public_url))}"
 
 
-def say(*rows: str) -> None:
+def print_rows(*rows: str) -> None:
     """Print rows on stderr. Never raises."""
     with suppress(AttributeError, OSError, ValueError):  # no stderr, a closed one, or a broken pipe
         sys.stderr.write("".join(f"{row}\n" for row in rows or ("",)))

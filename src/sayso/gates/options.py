@@ -16,7 +16,7 @@ from functools import partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
-from sayso.effects import HookCall
+from sayso.drivers import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.captured import CapturedValues
 from sayso.gates.signals import Block

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
-from sayso.effects import Attempt, Effects, StoreCall, Suspended, left_to_run
+from sayso.drivers import Attempt, Operations, StoreCall, Suspended, left_to_run
 from sayso.gates.hooks import ask_verify, key_of, secrets_known, shown_result, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
@@ -361,7 +361,7 @@ def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
 def asked_before(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict,
     waited: Request | None = None,
-) -> Effects[Request | None]:  # fmt: skip
+) -> Operations[Request | None]:  # fmt: skip
     """Return the earlier request of a call that its rule now allows, if there is one.
 
     A rule may depend on the time, and its file may have changed. What a person decided about this call counts
@@ -390,12 +390,12 @@ def asked_before(
 
 def _of_key(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion
-) -> Effects[Request | None]:  # fmt: skip
+) -> Operations[Request | None]:  # fmt: skip
     keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
     return (yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed))
 
 
-def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | None]:
+def _if_it_answers(store: ProgramStore, request_id: str) -> Operations[Request | None]:
     """Return the current request if it still answers its call."""
     found: Request | None = None
     with suppress(errors.RequestNotFoundError):
@@ -403,7 +403,7 @@ def _if_it_answers(store: ProgramStore, request_id: str) -> Effects[Request | No
     return found if found is not None and (found.holds or found.key is not None) else None
 
 
-def held_by_now(store: ProgramStore, found: Request) -> Effects[Request | None]:
+def held_by_now(store: ProgramStore, found: Request) -> Operations[Request | None]:
     """Return the settled request; None if it no longer answers a call.
 
     An approval is compared with the journal when it is started; a request that ends the call here, by `settle`.
@@ -419,7 +419,7 @@ def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
 
 def find_keyed(
     gate: Gate, store: ProgramStore, digest: Callable[[], str], occasion: Occasion
-) -> Effects[Request | None]:  # fmt: skip
+) -> Operations[Request | None]:  # fmt: skip
     """Return the current request with a key, if the digest of its call is that of `digest`.
 
     A request that ends the call here is compared with the journal; an approval is when it is started.
@@ -440,7 +440,7 @@ def find_keyed(
     return found if is_open else (yield StoreCall(store.settle, found.id))
 
 
-def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
+def replay(gate: Gate, store: ProgramStore, request: Request) -> Operations[Any]:
     """Return the result of the call with a key, whichever process ran it.
 
     Raises:
@@ -460,7 +460,7 @@ def replay(gate: Gate, store: ProgramStore, request: Request) -> Effects[Any]:
 
 def look_into(
     gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
-) -> Effects[Attempt | Request | None]:  # fmt: skip
+) -> Operations[Attempt | Request | None]:  # fmt: skip
     """Ask the gate's `verify=` hook about a call with an unknown outcome, and record its answer.
 
     Returns:

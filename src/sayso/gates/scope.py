@@ -4,7 +4,7 @@ A decision applies only in its run. `run("order-4721")` names a run that lasts a
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
 processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
 caller's run. Leaving a run ends everything that began inside it. An `Occasion` is where a call is made, for whom, and
-what its gate requires there; `requester` is this program's identity. `Memory` is implemented by `sayso.runs`.
+what its gate requires there; `requester` is this program's identity. `FinishedCalls` is implemented by `sayso.runs`.
 Invariant: the person for whom a call may be made cannot decide it; in doubt, that is everybody for whom this process
 acts.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
-from sayso.effects import Attempt, in_forked_child, left_to_run
+from sayso.drivers import Attempt, in_forked_child, left_to_run
 from sayso.errors import ConfigError
 from sayso.gates import threads
 from sayso.model.ids import new_run_id
@@ -140,7 +140,7 @@ class Recalled(Protocol):
         ...
 
 
-class Memory(Protocol):
+class FinishedCalls(Protocol):
     """A run that calls its handlers again from the beginning, and knows which gated calls they had finished."""
 
     def recall(self, gate: Any, store: ProgramStore, arguments: Mapping[str, Any]) -> Recalled | None:
@@ -158,7 +158,7 @@ class Scope:
         adopted: Requests that were decided here, by digest of their call.
         raised: Requests for which this run's calls wait or waited, by id.
         responses: The responses given with `respond_to_confirmation` here, by id.
-        memory: The calls that ended here before, if handlers are called again.
+        finished_calls: The calls that ended here before, if handlers are called again.
         at: The place in a journaled run; what is asked there belongs to this place.
         occasions: How often an equal question was answered here, by digest.
         outer: The run inside which this one was opened.
@@ -183,7 +183,7 @@ class Scope:
         self._occasion = Occasion((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
-        self.memory: Memory | None = None
+        self.finished_calls: FinishedCalls | None = None
         self.at = ""
         self.occasions: dict[str, int] = {}
 

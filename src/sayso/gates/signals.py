@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 from sayso import errors, telemetry
-from sayso.effects import Attempt, Effects, Pause, StoreCall, drive
+from sayso.drivers import Attempt, Operations, Pause, StoreCall, drive
 from sayso.errors import SaysoError, StoreError
 from sayso.gates.scope import requester
 from sayso.model.ids import is_random, new_request_id
@@ -317,13 +317,13 @@ def trimmed(function: Callable[P, R]) -> Callable[P, R]:
         except (SaysoError, TypeError, ValueError) as error:
             if not trim(error):
                 error.__traceback__ = error.__traceback__ if _KEEPS_FRAMES else None
-                say(error)
+                add_not_run(error)
             raise
 
     return declare
 
 
-def say(error: BaseException, what: str = "nothing was run") -> None:
+def add_not_run(error: BaseException, what: str = "nothing was run") -> None:
     """Add to an error what did not happen, unless it already says so."""
     text = str(error)
     if len(error.args) == 1 and "othing was" not in text and "not run" not in text:
@@ -359,7 +359,7 @@ class Block(NamedTuple):
     withdraws: bool = False
 
 
-def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Effects[None]:
+def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseException | None = None) -> Operations[None]:
     """Withdraw a request that nobody waits for any more, because of `error` if there is one.
 
     Raises:
@@ -372,7 +372,7 @@ def withdraw(store: ProgramStore, request_id: str, why: str, error: BaseExceptio
         yield StoreCall(verb, request_id, requester(), why)
 
 
-def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Effects[Request]:
+def open_request(store: ProgramStore, request: Request, saved: RunUpdate | None = None) -> Operations[Request]:
     """Record a request, and return the open one with its fingerprint or key, new or existing. Durable on return.
 
     A cancellation or Ctrl-C may interrupt this after the request was stored; it is then withdrawn. It is not withdrawn
@@ -419,12 +419,12 @@ class Caller:
 
     ask = staticmethod(open_request)
 
-    def wait(self, request: Request) -> Effects[None]:
+    def wait(self, request: Request) -> Operations[None]:
         """Wait until the request is decided, or raise."""
         yield from ()
         raise ConfirmationRequired.of(request)
 
-    def running(self, request: Request) -> Effects[Request]:
+    def running(self, request: Request) -> Operations[Request]:
         """Wait until a call that runs elsewhere has ended, and return its request; raise if this caller cannot wait."""
         yield from ()
         raise started_before(request)
@@ -448,7 +448,7 @@ class Caller:
     def begin(self, request: Request) -> None:
         """Called when an approved call is about to start; an exception prevents the start."""
 
-    def held_back(self, request: Request, seconds: float) -> Effects[None]:  # noqa: ARG002  for subclasses
+    def held_back(self, request: Request, seconds: float) -> Operations[None]:  # noqa: ARG002  for subclasses
         """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
         yield Pause(seconds)
 
@@ -465,11 +465,11 @@ class Caller:
     def saved(self) -> None:
         """Called when that is stored, if there was anything to save."""
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:  # noqa: ARG002  for subclasses
+    def executed(self, request: Request, attempt: Attempt) -> Operations[None]:  # noqa: ARG002  for subclasses
         """Called when the call was made."""
         yield from ()
 
-    def break_off(self, error: BaseException) -> Effects[None]:  # noqa: ARG002  for subclasses
+    def break_off(self, error: BaseException) -> Operations[None]:  # noqa: ARG002  for subclasses
         """Withdraw what nobody waits for any more, because the call ends with `error`."""
         yield from ()
 

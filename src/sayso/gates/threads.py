@@ -17,7 +17,7 @@ from contextvars import Context
 from typing import Any
 from weakref import ref
 
-from sayso.effects import in_forked_child
+from sayso.drivers import in_forked_child
 
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {

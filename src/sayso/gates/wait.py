@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sayso import clock, errors, gates, telemetry
-from sayso.effects import Attempt, Effects, StoreCall, in_forked_child, offload
+from sayso.drivers import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.errors import StoreUnavailableError
 from sayso.gates import notices, scope, signals, threads
 from sayso.gates.signals import Block, Caller, withdraw
@@ -187,7 +187,7 @@ class Waiter(Caller):
         if self._request is not None:
             self._leave_request()
 
-    def held_back(self, request: Request, seconds: float) -> Effects[None]:
+    def held_back(self, request: Request, seconds: float) -> Operations[None]:
         """Wait until the approval can no longer be undone, or was undone; the wait can be ended meanwhile.
 
         Raises:
@@ -225,7 +225,7 @@ class Waiter(Caller):
             self.run.open_calls[request.subject.digest] = request.id
         return signals.ConfirmationRequired.of(request)
 
-    def break_off(self, error: BaseException) -> Effects[None]:
+    def break_off(self, error: BaseException) -> Operations[None]:
         """Withdraw the request of a call that ends with `error`, if nobody waits for it any more."""
         request = self._request
         is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
@@ -253,7 +253,7 @@ class Waiter(Caller):
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def wait(self, request: Request) -> Effects[None]:
+    def wait(self, request: Request) -> Operations[None]:
         """Wait as the gate's options say."""
         self.run.raised[request.id] = None
         if self._block is None:
@@ -262,7 +262,7 @@ class Waiter(Caller):
         if after.state is State.CANCELLED and not after.holds and not self.asks_anew(after):
             raise signals.refused(after)
 
-    def until_decided(self, request: Request, block: Block) -> Effects[Request]:
+    def until_decided(self, request: Request, block: Block) -> Operations[Request]:
         """Wait until the request is no longer pending, and return it.
 
         Raises:
@@ -293,7 +293,7 @@ class Waiter(Caller):
             raise signals.refused(after)
         return after
 
-    def running(self, request: Request) -> Effects[Request]:
+    def running(self, request: Request) -> Operations[Request]:
         """If there is a key, wait for the one start, so that all callers get its result; else refuse a second start."""
         if request.key is None:
             return (yield from super().running(request))
@@ -308,7 +308,7 @@ class Waiter(Caller):
             self._withdrawn += 1
         return self._withdrawn <= _MOST_WITHDRAWN
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
+    def executed(self, request: Request, attempt: Attempt) -> Operations[None]:
         """Record in the run that the call was made; a remaining retry counts in this run only."""
         yield from ()
         self.run.forget(request.id)
@@ -525,7 +525,7 @@ class _HeldBack(_Ended):
         return min(_LOOK_AGAIN, self._until - time.monotonic())
 
 
-def until_ended(store: Store, request_id: str, waiter: Waiter) -> Effects[Request]:
+def until_ended(store: Store, request_id: str, waiter: Waiter) -> Operations[Request]:
     """Wait until a call that somebody else has started has ended, or until `waiter.deadline`.
 
     Raises:

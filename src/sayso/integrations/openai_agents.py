@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sayso import aio, clock, config, errors
-from sayso.effects import Suspended, offload
+from sayso.drivers import Suspended, offload
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, check_wait, options_of

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, cast
 
 import sayso
 from sayso import aio, errors
-from sayso.effects import UserCall, in_thread, shielded
+from sayso.drivers import UserCall, in_thread, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from sayso.effects import Effects, drive
+from sayso.drivers import Operations, drive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm, create_confirm
 from sayso.mplp.document import (
@@ -59,7 +59,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _run(function: Callable[P, Effects[T]]) -> Callable[P, T]:
+def _run(function: Callable[P, Operations[T]]) -> Callable[P, T]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         return drive(function(*args, **kwargs))

@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from sayso import mplp
-from sayso.effects import Effects, adrive
+from sayso.drivers import Operations, adrive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Plan
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _awaited(function: Callable[P, Effects[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _awaited(function: Callable[P, Operations[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     @wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
         return await adrive(function(*args, **kwargs))

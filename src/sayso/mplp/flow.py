@@ -1,4 +1,4 @@
-"""The protocol's functions, each implemented once for sync and async programs (see `sayso.effects`).
+"""The protocol's functions, each implemented once for sync and async programs (see `sayso.drivers`).
 
 `sayso.mplp` runs them synchronously and `sayso.mplp.aio` awaits them. The first five have the names and arguments of
 seed 003, in snake case. A program submits a target as a held call, a reviewer decides its request, and all reads come
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors
-from sayso.effects import Effects, HookCall, StoreCall
+from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates import scope
 from sayso.gates.call import execute, find_or_ask
 from sayso.gates.options import quorum_of
@@ -71,7 +71,7 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return unsubscribe
 
 
-def _publish(event: Event | StageEvent) -> Effects[None]:
+def _publish(event: Event | StageEvent) -> Operations[None]:
     for subscriber in _subscribers:
         try:
             yield HookCall(partial(subscriber, event), {})
@@ -106,7 +106,7 @@ class SubmitOptions(TypedDict, total=False):
 def submit_plan_for_approval(
     plan: Plan, requested_by: str, *, reason: str | None = None, confirm: Confirm | None = None,
     **options: Unpack[SubmitOptions],
-) -> Effects[Confirm]:  # fmt: skip
+) -> Operations[Confirm]:  # fmt: skip
     """Submit a plan: it becomes `proposed`, and its request appears in the inbox and in every channel.
 
     Submitting the same plan again finds the pending request. After a rejection it starts another round on the same
@@ -129,7 +129,7 @@ def submit_plan_for_approval(
     return _submit(plan, requested_by, text, confirm, **options)
 
 
-def submit_for_approval(confirm: Confirm, **options: Unpack[SubmitOptions]) -> Effects[Confirm]:
+def submit_for_approval(confirm: Confirm, **options: Unpack[SubmitOptions]) -> Operations[Confirm]:
     """Submit a Confirm about any target but a plan, which opens a request; from now on the Confirm follows it.
 
     This takes the options of `submit_plan_for_approval`, and raises the same errors.
@@ -142,7 +142,7 @@ def _submit(
     target: Plan | Confirm, role: str, reason: str, confirm: Confirm | None, *, expires: timedelta | str = "24h",
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
     traceparent: str | None = None, store: Store | str | None = None,
-) -> Effects[Confirm]:  # fmt: skip
+) -> Operations[Confirm]:  # fmt: skip
     if isinstance(target, Plan):
         target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
     else:
@@ -224,7 +224,7 @@ def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict
     return context
 
 
-def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
+def _must_be_only(store: Store, run_id: str, request: Request) -> Operations[None]:
     """Withdraw a request if another one for the target came first, because two programs can submit at the same time."""
     rounds: list[Request] = yield StoreCall(requests_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and round_facts(one) is not None), request)
@@ -233,7 +233,7 @@ def _must_be_only(store: Store, run_id: str, request: Request) -> Effects[None]:
         raise _changed(first)
 
 
-def _taken_back(store: Store, stored: StoredConfirm) -> Effects[ConfirmRefusedError]:
+def _taken_back(store: Store, stored: StoredConfirm) -> Operations[ConfirmRefusedError]:
     """Withdraw a request whose Confirm another program has recorded first, and return the error that says so."""
     confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
@@ -255,7 +255,7 @@ def _changed(waiting: Request) -> ConfirmRefusedError:
 
 def add_decision(
     confirm: Confirm, status: DecisionStatus | str, decided_by_role: str, reason: str | None = None
-) -> Effects[None]:
+) -> Operations[None]:
     """Add a decision to a Confirm (seed 003, section 6).
 
     If the Confirm was read from a store, its request is decided there, as by `process_decision`. Otherwise only the
@@ -276,7 +276,7 @@ def add_decision(
 
 def process_decision(
     confirm: Confirm, decision: Decision, *, by: Reviewer | str | None = None, store: Store | str | None = None
-) -> Effects[None]:
+) -> Operations[None]:
     """Process a decision (seed 003, section 4.3): decide the request, update Confirm and plan, notify subscribers.
 
     Args:
@@ -345,7 +345,7 @@ def _decide(review: Review, request: Request, decision: Decision, seen: str) -> 
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
-def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effects[Confirm]:
+def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Operations[Confirm]:
     """Read a Confirm from the store, whoever decided it, and publish its events that are not published yet.
 
     Args:
@@ -361,7 +361,7 @@ def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Effect
     return _updated(where, stored, stored.confirm, None)
 
 
-def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan]:
+def read_plan(plan_id: str, *, store: Store | str | None = None) -> Operations[Plan]:
     """Read a plan from the store: its last submitted version with the reviewers' changes, and its status.
 
     Raises:
@@ -372,7 +372,7 @@ def read_plan(plan_id: str, *, store: Store | str | None = None) -> Effects[Plan
     return stored.plan
 
 
-def refresh(confirm: Confirm) -> Effects[None]:
+def refresh(confirm: Confirm) -> Operations[None]:
     """Update a Confirm, and the plan that was submitted with it, from the store.
 
     Raises:
@@ -383,7 +383,7 @@ def refresh(confirm: Confirm) -> Effects[None]:
     yield from _reread(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
 
 
-def _reread(store: Store, wanted: str, confirm: Confirm) -> Effects[None]:
+def _reread(store: Store, wanted: str, confirm: Confirm) -> Operations[None]:
     stored: StoredConfirm = yield StoreCall(find_confirm, store, wanted)
     yield from _publish_news(store, stored)
     _updated(store, stored, confirm, confirm.origin.plan)
@@ -400,7 +400,7 @@ def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
     return confirm.linked(store, plan, seen=stored.last)
 
 
-def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
+def _publish_news(store: Store, stored: StoredConfirm) -> Operations[None]:
     if round_facts(stored.last) is None:
         return  # an ordinary request, whose events are in its own run's journal
     for index, request in enumerate(stored.rounds):
@@ -423,7 +423,7 @@ def _publish_news(store: Store, stored: StoredConfirm) -> Effects[None]:
 # -- start ---------------------------------------------------------------------------------------------------------
 
 
-def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> Effects[T]:
+def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str | None = None) -> Operations[T]:
     """Start an approved plan or target, and return what `do` returned. One approval starts it at most once.
 
     Args:

@@ -4,11 +4,11 @@
 `Policy`, which finds the verdict on a call, and `replay`, which asks a policy about past requests.
 """
 
-from sayso.policy.file import Answer, Policy, Step, in_effect
+from sayso.policy.file import Answer, EvaluatedRule, Policy, in_effect
 from sayso.policy.rules import Problem, Rule
 from sayso.policy.verdict import Budget, Happened, Verdict, allow, deny, describe, hold, verdict_of
 
 __all__ = [
-    "Answer", "Budget", "Happened", "Policy", "Problem", "Rule", "Step", "Verdict", "allow", "deny", "describe", "hold",
-    "in_effect", "verdict_of",
+    "Answer", "Budget", "EvaluatedRule", "Happened", "Policy", "Problem", "Rule", "Verdict", "allow", "deny",
+    "describe", "hold", "in_effect", "verdict_of",
 ]  # fmt: skip

@@ -33,7 +33,7 @@ _announced: set[str] = set()  # files whose use was logged
 _MOST = 512  # cached conditions, per tool and schema
 
 
-class Step(NamedTuple):
+class EvaluatedRule(NamedTuple):
     """A rule that was evaluated for a call, and its result.
 
     Attributes:
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
     """
 
     verdict: Verdict | None
-    steps: tuple[Step, ...]
+    steps: tuple[EvaluatedRule, ...]
 
 
 _Compiled = tuple[Rule, Condition | None]  # a rule for a tool, with its condition
@@ -265,20 +265,20 @@ class Policy:
         run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Answer:  # fmt: skip
         """Return what the policy decides about a call, with the rules that it evaluated; see `verdict`."""
-        rules, steps = self._rules().usable(), list[Step]()
+        rules, steps = self._rules().usable(), list[EvaluatedRule]()
         name = short_name(tool, is_function=is_function)
         facts = Facts.of(name, arguments, run, agent, now or clock.now())
         conditions = {id(rule): condition for rule, condition in rules.for_tool(tool, name, schema)}
         for rule in rules.rules:
             if id(rule) not in conditions:
-                steps.append(Step(rule, "other tool"))
+                steps.append(EvaluatedRule(rule, "other tool"))
                 continue
             condition = conditions[id(rule)]
             try:
                 is_met = condition is None or condition.decide(facts)
             except UndecidedError as error:
-                return Answer(None, (*steps, Step(rule, "undecided", str(error), error.masked)))
-            steps.append(Step(rule, "true" if is_met else "false"))
+                return Answer(None, (*steps, EvaluatedRule(rule, "undecided", str(error), error.masked)))
+            steps.append(EvaluatedRule(rule, "true" if is_met else "false"))
             if is_met:
                 return Answer(rule.verdict, tuple(steps))
         return Answer(_NO_RULE, tuple(steps))

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
-from sayso.effects import Attempt, Effects, adrive, drive
+from sayso.drivers import Attempt, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates.gate import OnReject, call_function, checked_on_reject
 from sayso.gates.options import Gate, check_hook, check_known, check_text
@@ -196,7 +196,7 @@ class Tool(Runnable, Generic[P, R_co]):
             trim(error)
             raise
 
-    def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects[Attempt]:
+    def _way(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Operations[Attempt]:
         given = self.signature.named(args, kwargs)
         made = yield from self.defaults(given)
         arguments = self.validate(self._placed({**made, **given}))

@@ -33,7 +33,7 @@ from sayso.model.schema import Schema
 from sayso.model.text import storable
 from sayso.reviews import Review
 from sayso.runs import events
-from sayso.runs.state import Body, RunHistory, StepContext, current_context, resolution_place, verb
+from sayso.runs.state import Body, RunHistory, StepContext, call_store, current_context, resolution_place
 from sayso.stores.base import Store
 
 _WAITS_FOR = timedelta(hours=24)
@@ -116,12 +116,12 @@ async def answers(step: StepContext) -> dict[int, Any]:
     history, store, inside = step.history, step.history.store, step.history.known.get(_inside(step))
     await history.read_requests()
     if inside is not None and "waits" in inside:
-        held = await verb(store, store.settle, inside["waits"])
+        held = await call_store(store, store.settle, inside["waits"])
         if held.state is State.PENDING:
             raise step.waits_for(held)  # the handler would only stop at the same point again
         history.put(_inside(step), {"held": held.id})
     while (known := history.known.get(place := _place(step, len(found)))) is not None:
-        request = await verb(store, store.settle, known["waits"] if "waits" in known else known["answered"])
+        request = await call_store(store, store.settle, known["waits"] if "waits" in known else known["answered"])
         step.must_own(request, place)
         if request.state is State.EXPIRED:
             step.late = len(found)
@@ -161,7 +161,7 @@ async def record_question(step: StepContext, asks: events.QuestionAsked) -> even
         body["note"] = {"expired": True}
     await history.quiet()
     with history.checkpoint((place, body), RunState.PAUSED if step.is_alone else None) as checkpoint:
-        held = telemetry.asked(await verb(store, store.ask, request, checkpoint.update))
+        held = telemetry.asked(await call_store(store, store.ask, request, checkpoint.update))
         checkpoint.saved(held.id)
     return step.waits_for(held)
 
@@ -169,10 +169,10 @@ async def record_question(step: StepContext, asks: events.QuestionAsked) -> even
 async def record_held_call(step: StepContext, holds: events.NestedCallHeld) -> events.Halt:
     """Record that a function that the handler called waits, and return the resulting `Halt`."""
     store, request_id = step.history.store, holds.signal.confirmation_id
-    request = await verb(store, store.get, request_id)
+    request = await call_store(store, store.get, request_id)
     body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
     with step.history.checkpoint((_inside(step), body)) as checkpoint:
-        await verb(store, store.save_run, checkpoint.update)
+        await call_store(store, store.save_run, checkpoint.update)
         checkpoint.saved()
     return step.waits_for(request)
 
@@ -350,7 +350,7 @@ class DecisionTaker:
         """
         if not self._resolutions and (self._waited is not None or not history.waiting()):
             return {}
-        return await verb(self.store, self._decisions, history)
+        return await call_store(self.store, self._decisions, history)
 
     def take_run(self, run_id: str, holder: str) -> RunSnapshot:
         """Take the lease of a run; if there are no decisions, read what it waits for in the same thread hop."""

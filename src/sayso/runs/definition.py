@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from sayso import config
-from sayso.effects import Effects, HookCall
+from sayso.drivers import HookCall, Operations
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import ENTERED
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
@@ -341,7 +341,7 @@ class Definition:
         """Whether a default parameter is created for each call."""
         return any(map(callable, self.default_params.values()))
 
-    def defaults(self, given: Mapping[str, Any]) -> Effects[dict[str, Any]]:
+    def defaults(self, given: Mapping[str, Any]) -> Operations[dict[str, Any]]:
         """Return the default parameters of a call that passes these arguments; each callable is called once.
 
         Raises:

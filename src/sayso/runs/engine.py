@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from sayso import errors
-from sayso.effects import Attempt, Effects, HookCall, StoreCall, Suspended, UserCall, adrive
+from sayso.drivers import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
 from sayso.gates.call import gated_call
 from sayso.gates.gate import value_for_no
@@ -150,7 +150,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
     runnable, history = step.runnable, step.history
     try:
         here, token = scope.enter(history.run_id)
-        here.memory, here.at = NestedCalls(step), step.place
+        here.finished_calls, here.at = NestedCalls(step), step.place
         history.handlers.add(here)
         try:
             if step.place in history.passes:
@@ -196,7 +196,7 @@ async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     return values
 
 
-def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
+def _waiting(step: StepContext, request_id: str) -> Operations[Any]:
     """Continue a call that waited, according to its request; no rule, prompt or default is evaluated again."""
     store, known = step.history.store, step.history.approved.pop(request_id, None)
     request: Request = (yield StoreCall(store.settle, request_id)) if known is None else known
@@ -217,7 +217,7 @@ def _waiting(step: StepContext, request_id: str) -> Effects[Any]:
             return (yield from _gated(step, None, request))
 
 
-def _gated(step: StepContext, arguments: Body | None, request: Request | None = None) -> Effects[Any]:
+def _gated(step: StepContext, arguments: Body | None, request: Request | None = None) -> Operations[Any]:
     """Make a call through its gate."""
     gate, caller = step.runnable.gate, _StepCaller(step)
     try:
@@ -250,7 +250,7 @@ class _StepCaller(Caller):
         self._step.begin(lambda: arguments, self._step.runnable.shown(arguments))
         return gate.signature.spread(arguments)
 
-    def ask(self, store: ProgramStore, request: Request) -> Effects[Request]:
+    def ask(self, store: ProgramStore, request: Request) -> Operations[Request]:
         step, history = self._step, self._step.history
         note = {"expired": True} if self.is_late else {}
         waits = {"waits": request.id, "path": step.path, "name": step.runnable.name, "note": note}
@@ -265,7 +265,7 @@ class _StepCaller(Caller):
             raise _held(step, met)
         return met
 
-    def wait(self, request: Request) -> Effects[None]:
+    def wait(self, request: Request) -> Operations[None]:
         yield from ()
         raise _held(self._step, request)
 
@@ -320,7 +320,7 @@ class _StepCaller(Caller):
         if self._checkpoint is not None:
             self._checkpoint.release()
 
-    def executed(self, request: Request, attempt: Attempt) -> Effects[None]:
+    def executed(self, request: Request, attempt: Attempt) -> Operations[None]:
         step = self._step
         if isinstance(attempt.raised, (Suspended, *step.runnable.gate.suspends)):
             return  # it has not ended, and its approval stays valid to continue
@@ -395,7 +395,7 @@ def _failed(step: StepContext, error: BaseException) -> Failed:
 
 
 class NestedCalls:
-    """The gated calls of one handler in one pass; a `sayso.gates.scope.Memory`."""
+    """The gated calls of one handler in one pass; a `sayso.gates.scope.FinishedCalls`."""
 
     def __init__(self, step: StepContext) -> None:
         self._step = step

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
 from sayso import clock
-from sayso.effects import Suspended
+from sayso.drivers import Suspended
 from sayso.gates import signals
 from sayso.model.canonical import LIMIT_DIGITS
 from sayso.model.request import Request, State

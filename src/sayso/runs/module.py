@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRequired, ResumeState, respond_to_confirmation
-from sayso.effects import offload
+from sayso.drivers import offload
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.model.request import Call, Request, State

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.effects import offload
+from sayso.drivers import offload
 from sayso.gates import scope, signals
 from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
@@ -33,7 +33,7 @@ from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
 from sayso.runs.module import Module, Prediction, Response, Signature
-from sayso.runs.state import result_shown, verb
+from sayso.runs.state import call_store, result_shown
 from sayso.stores.base import Store
 from sayso.view import line
 
@@ -344,7 +344,7 @@ class ReAct(Module):
         state.acts_for = request.acts_for
         if request.state is State.PENDING and response is not None:
             module.check_shown(signal, request)
-            await verb(store, partial(module.record, seen=signal.context.get("seen")), store, request, response)
+            await call_store(store, partial(module.record, seen=signal.context.get("seen")), store, request, response)
         return await self._go_on(state)
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -452,14 +452,14 @@ class ReAct(Module):
                 try:
                     where, _ = await self._request(state, waiting)
                     withdraw = partial(where.withdraw, is_brief=True)  # an unavailable store delays a no only briefly
-                    await verb(where, withdraw, waiting.request, scope.requester(), "the run has ended")
+                    await call_store(where, withdraw, waiting.request, scope.requester(), "the run has ended")
                 except errors.SaysoError as error:
                     _log.warning("%s could not be withdrawn after a rejection: %s", waiting.request, error)
             raise no
         if no.confirmation_id is not None:
             # The refusal has been handled; if the model makes the same call again, a person is asked again.
             where = await offload(partial(config.store_with, no.confirmation_id)) or store
-            await verb(where, where.withdraw, no.confirmation_id, scope.requester())
+            await call_store(where, where.withdraw, no.confirmation_id, scope.requester())
         return _Observation(no.message_for_model, is_error=True)
 
     # -- waiting calls -----------------------------------------------------------------------------------------
@@ -481,9 +481,9 @@ class ReAct(Module):
                     got = await self._again(state, first, store, request)
             if first.is_asked and isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:
                 # It was asked again because it had expired, or because another process resumed from here first.
-                after = await verb(store, store.settle, request.id)
+                after = await call_store(store, store.settle, request.id)
                 if after.state in {State.DONE, State.FAILED}:
-                    await verb(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
+                    await call_store(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
                     got = _recorded(after)
             if isinstance(got, ConfirmationRequired):
                 first.request, first.is_asked = got.confirmation_id, True
@@ -504,7 +504,7 @@ class ReAct(Module):
         args, kwargs = tool.signature.spread(tool.shape.decode(subject.form))
         got = await self._call(state, tool, kwargs, args)
         if isinstance(got, _Observation):
-            after = await verb(store, store.get, request.id)
+            after = await call_store(store, store.get, request.id)
             state.learn_request(waiting.id, after)
             got = _recorded(after) if after.state is State.FAILED else got.below(after.message_for_model())
         return got
@@ -530,10 +530,10 @@ class ReAct(Module):
             raise errors.ConfigError(f"the tool {waiting.tool!r} of this pause no longer exists; nothing was run")
         store = config.default_store() if waiting.tool == ASK else tool.store
         try:
-            request = await verb(store, store.settle, waiting.request)
+            request = await call_store(store, store.settle, waiting.request)
         except errors.RequestNotFoundError:
             store = await offload(partial(config.store_with, waiting.request)) or store  # one of them may block
-            request = await verb(store, store.settle, waiting.request)
+            request = await call_store(store, store.settle, waiting.request)
         if request.run_id != state.run_id and self._is_own(waiting, request):
             raise errors.ConfigError(f"{request.id} belongs to another run than this pause says; nothing was decided")
         return store, request

@@ -18,7 +18,7 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sayso import errors
-from sayso.effects import until_done
+from sayso.drivers import until_done
 from sayso.gates import scope
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
@@ -29,7 +29,7 @@ from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution,
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
-from sayso.runs.state import RunHistory, StepContext, bodies, given_arguments, in_loop, verb
+from sayso.runs.state import RunHistory, StepContext, bodies, call_store, given_arguments, in_loop
 from sayso.stores.processes import Lease
 from sayso.view import line
 
@@ -117,14 +117,14 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
             await stream.leaving()
         lease = Lease()
         try:
-            snapshot = await verb(store, decisions.take_run, run_id, lease.holder)
+            snapshot = await call_store(store, decisions.take_run, run_id, lease.holder)
         except BaseException as error:
             lease.release()  # even if the store has granted it: a traceback could keep the lease alive
             if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
                 continue
             if isinstance(error, errors.RunBusyError):
                 if run.resolutions:
-                    await verb(store, decisions.refuse, run_id)
+                    await call_store(store, decisions.refuse, run_id)
                 if not is_last:
                     continue  # an equal call is continuing this one right now, so try the next
             raise
@@ -143,7 +143,7 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
 async def _runs_meant(run: Run, decisions: DecisionTaker) -> list[str]:
     """Return the ids of runs to which the decisions can belong: same runnable and input; ended ones last."""
     fitting: list[tuple[bool, str]] = []
-    for snapshot in await verb(decisions.store, decisions.runs) if run.resolutions else ():
+    for snapshot in await call_store(decisions.store, decisions.runs) if run.resolutions else ():
         runnable, record, other = run.runnable, snapshot.run, None
         if (record.name, record.kind) != (runnable.name, runnable.kind):
             other = f"of the {record.kind} {record.name}"
@@ -289,7 +289,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
             withdraw = partial(history.store.withdraw, is_brief=True)
-            await verb(history.store, withdraw, request_id, scope.requester(), "the run has ended")
+            await call_store(history.store, withdraw, request_id, scope.requester(), "the run has ended")
     except errors.SaysoError:
         _log.exception("the pending requests of the run %s could not be withdrawn", history.run_id)
     if not _has_ended(step):

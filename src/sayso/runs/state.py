@@ -22,7 +22,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
-from sayso.effects import at_once, offload
+from sayso.drivers import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
@@ -140,7 +140,7 @@ def in_loop() -> bool:
     return asyncio._get_running_loop() is not None  # noqa: SLF001  documented for this use, despite its name
 
 
-def verb(store: Store, function: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
+def call_store(store: Store, function: Callable[..., T], *args: Any) -> Coroutine[Any, Any, T]:
     """Call a verb of a store, or a function that calls verbs, without blocking the event loop."""
     return (offload if store.blocks else at_once)(partial(function, *args))
 
@@ -309,7 +309,7 @@ class RunHistory:
     async def read_requests(self) -> None:
         """Read the requests of the run, once."""
         if not self.requests.is_read:
-            await verb(self.store, self.requests.read)
+            await call_store(self.store, self.requests.read)
 
     def put(self, place: str, body: Body) -> None:
         """Add a step; the next checkpoint saves it."""
@@ -388,7 +388,7 @@ class RunHistory:
                 # It was released as paused, but its caller was interrupted before it was told. As after any crash, a
                 # caller that passes the earlier decisions again continues it, unless another process has taken it.
                 with suppress(RunBusyError):
-                    await verb(self.store, self.store.take_run, self.run_id, self._record.holder)
+                    await call_store(self.store, self.store.take_run, self.run_id, self._record.holder)
                     self.is_released = False
             if not self.is_released and (self.is_stored or (state is not RunState.ENDED and self._unsaved)):
                 await self._write(lambda update: self.store.leave_run(update, state))
@@ -398,7 +398,7 @@ class RunHistory:
 
     async def _write(self, write: Callable[[RunUpdate], None]) -> None:
         with self.checkpoint() as checkpoint:
-            await verb(self.store, write, checkpoint.update)
+            await call_store(self.store, write, checkpoint.update)
             checkpoint.saved()
 
 

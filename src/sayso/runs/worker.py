@@ -28,7 +28,7 @@ from sayso.runs.definition import Definition
 from sayso.runs.engine import call_limit
 from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, StartEvent
 from sayso.runs.runnable import Run, Runnable, execute
-from sayso.runs.state import verb
+from sayso.runs.state import call_store
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 
@@ -400,7 +400,7 @@ class Worker:
             for view in self._views:
                 room = 16 * self._concurrency + len(self._going) + len(self._aside)
                 most = 16 * room if self._has_company else room
-                found = [(view, run_id) for run_id in await verb(view.store, view.ready, most)]
+                found = [(view, run_id) for run_id in await call_store(view.store, view.ready, most)]
                 is_whole = is_whole and len(found) < room  # else there may be more
                 if self._has_company:  # with the same runs in the same order, workers would compete for every run
                     found = _mixed(found)[:room]
@@ -450,7 +450,7 @@ class Worker:
         name = ""
         call_limit.set(self._limits.place)  # only in this task's context
         try:
-            mark = await verb(view.store, view.mark, run_id)
+            mark = await call_store(view.store, view.mark, run_id)
             if mark is None:
                 del self._known[key]
                 return
@@ -490,7 +490,7 @@ class Worker:
         is_doubtful = ending is Ending.FAILED or not events.has_begun
         if ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
-        if await verb(view.store, view.mark, run_id) is not None:
+        if await call_store(view.store, view.mark, run_id) is not None:
             # It has not ended: its model was unreachable, or it cannot start.
             return Ending.RETRY if events.has_begun else Ending.BROKEN
         if not events.has_begun:  # another worker had already ended it

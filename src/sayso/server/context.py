@@ -23,7 +23,7 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock, errors
-from sayso.effects import in_forked_child
+from sayso.drivers import in_forked_child
 from sayso.model import cached_property
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation, Identity, Reviewer

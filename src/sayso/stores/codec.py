@@ -154,7 +154,7 @@ _KINDS: dict[str, type] = {**_PLAIN, "window": int, "schema_id": str, "purged": 
 _KEPT_EMPTY = {str, dict}  # other types: an empty, zero or None field equals the default for a missing key
 
 
-class Row(NamedTuple):
+class RequestRow(NamedTuple):
     """The columns of a request, in the order of the queries."""
 
     id: str
@@ -182,12 +182,12 @@ class Row(NamedTuple):
     link: str
 
 
-ASKED_COLUMNS = Row._fields[:16]
-PROGRESS_COLUMNS = Row._fields[16:-1]
+ASKED_COLUMNS = RequestRow._fields[:16]
+PROGRESS_COLUMNS = RequestRow._fields[16:-1]
 SEALED_COLUMNS = ("asked", "form", "masked", "progress")
 _SEARCH, _ASKED, _FORM, _MASKED = map(ASKED_COLUMNS.index, ("search", "asked", "form", "masked"))
 _ASKED_END = len(ASKED_COLUMNS)
-_PROGRESS = Row._fields.index("progress")
+_PROGRESS = RequestRow._fields.index("progress")
 
 
 def insert_values(request: Request, seal: Seal, detail: dict[str, Any]) -> tuple[tuple[Any, ...], str]:
@@ -331,7 +331,7 @@ def row_digest(values: Sequence[Any], seal: Seal) -> str:
 
 def verify_row(values: Sequence[Any], newest: tuple[str, str] | None, seal: Seal) -> bool:
     """Return whether a whole row matches the newest journal entry of its request, given as link and detail."""
-    row = Row._make(values)
+    row = RequestRow._make(values)
     if newest is None or newest[0] != row.link:
         return False
     return row_digest_in(newest[1]) == _tied(row_digest, row, seal)
@@ -354,12 +354,12 @@ def deleted(request_id: str) -> errors.AlteredRequestError:
 
 def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
     """Return how a whole row is tied to the journal; works for any content of the row."""
-    row = Row._make(values)
+    row = RequestRow._make(values)
     asked, whole = (_tied(digest, row, seal) for digest in (asked_digest, row_digest))
     return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
 
 
-def _tied(digest: Callable[[Row, Seal], str], row: Row, seal: Seal) -> str | None:
+def _tied(digest: Callable[[RequestRow, Seal], str], row: RequestRow, seal: Seal) -> str | None:
     try:
         return digest(row, seal)
     except errors.StoreSealedError:
@@ -396,7 +396,7 @@ def schema_id(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def request_of(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
+def request_of(row: RequestRow, seal: Seal, schema: Callable[[str], str]) -> Request:
     """Return the request in a row; `schema` returns the text of a schema by its `schema_id`.
 
     Raises:
@@ -412,7 +412,7 @@ def request_of(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
         ) from error
 
 
-def _read(row: Row, seal: Seal, schema: Callable[[str], str]) -> Request:
+def _read(row: RequestRow, seal: Seal, schema: Callable[[str], str]) -> Request:
     asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id, "asked"))
     if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
         raise TypeError("a field of another type than is written")

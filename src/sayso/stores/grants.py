@@ -26,7 +26,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores import transaction
-from sayso.stores.transaction import Record, RecordVerbs, Transaction, record_of, row_of, verb
+from sayso.stores.transaction import Record, RecordVerbs, Transaction, record_of, row_of_record, verb
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
@@ -60,7 +60,7 @@ def digest_in(detail: str) -> str | None:
 
 
 def _put(tx: Transaction, record: Record, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
-    row = row_of(record)
+    row = row_of_record(record)
     tx.put_record(row)
     detail = {**detail, "record": transaction.digest_of(row)}
     tx.note(chain_of(record.kind, record.key), event, by, channel, detail)

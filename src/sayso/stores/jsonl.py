@@ -25,12 +25,12 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
-from sayso.stores.codec import Row, Seal, anchor_of, legible, request_of, sealed, step_column, verify_row
+from sayso.stores.codec import RequestRow, Seal, anchor_of, legible, request_of, sealed, step_column, verify_row
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values
 from sayso.stores.processes import Bell, Watched, Watcher, forget_after_fork
 
-_NOTHING: dict[str, Any] = dict.fromkeys(Row._fields)
+_NOTHING: dict[str, Any] = dict.fromkeys(RequestRow._fields)
 
 
 class JsonlState(Tables):
@@ -52,7 +52,7 @@ class JsonlState(Tables):
         """Apply a line; raises `LookupError`, `TypeError` or `ValueError` if it is not valid."""
         self.schemas.update(line.get("schemas", {}))
         for columns in line.get("asked", ()):
-            self._put(Row(**{**_NOTHING, **columns}))
+            self._put(RequestRow(**{**_NOTHING, **columns}))
         for columns in line.get("changed", ()):
             self._put(self.rows[columns["id"]]._replace(**columns))
         for entry in line.get("journal", ()):
@@ -87,7 +87,7 @@ class JsonlState(Tables):
         self._known[request.id] = request
         self._verified.add(request.id)
 
-    def _put(self, row: Row) -> None:
+    def _put(self, row: RequestRow) -> None:
         self.put(row, row.key_digest, row.effect_digest)
         self._known.pop(row.id, None)
         self._verified.discard(row.id)
@@ -128,7 +128,7 @@ class JsonlState(Tables):
     def anchor(self, request_id: str) -> Anchor:
         return anchor_of(self.rows[request_id], self.seal)
 
-    def is_due(self, row: Row, now: datetime) -> bool:
+    def is_due(self, row: RequestRow, now: datetime) -> bool:
         return row.ends_at is not None and row.ends_at <= microseconds(now)
 
 
@@ -144,7 +144,7 @@ class JsonlTransaction(TableTransaction):
         self._state, self._seal = state, seal
         self._line: dict[str, Any] = {}
         self._heads: dict[str, tuple[int, str]] = {}
-        self._rows: dict[str, codec.Row] = {}
+        self._rows: dict[str, codec.RequestRow] = {}
         self.requests: dict[str, Request] = {}
 
     def line(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class JsonlTransaction(TableTransaction):
     def insert(self, transition: Transition) -> None:
         request, subject = transition.request, transition.request.subject
         values, _ = codec.insert_values(request, self._seal, transition.detail)
-        row = Row._make((*values, ""))
+        row = RequestRow._make((*values, ""))
         entry = self._entry(transition, row)
         key = codec.schema_id(subject.schema)
         if key not in self._state.schemas:
@@ -198,7 +198,7 @@ class JsonlTransaction(TableTransaction):
         written = (entry for entry in reversed(self._line.get("journal", ())) if entry.run_id == run_id)
         return next(written, None) or self._state.newest(run_id)
 
-    def _entry(self, transition: Transition, row: codec.Row) -> Entry:
+    def _entry(self, transition: Transition, row: codec.RequestRow) -> Entry:
         request, event, by, channel, detail = transition
         self._rows[request.id], self.requests[request.id] = row, request
         return self._chained(request.run_id, request.id, event, by, channel, detail)

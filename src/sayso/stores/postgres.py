@@ -29,10 +29,10 @@ from sayso.model.journal import Anchor, Head
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
-from sayso.stores.codec import Row, Seal, anchor_of
+from sayso.stores.codec import RequestRow, Seal, anchor_of
 from sayso.stores.postgres_connection import Connection, Connections, translated
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
-from sayso.stores.postgres_transaction import Memory, NeedsTransaction, Outbox, PostgresTransaction
+from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
 from sayso.stores.processes import Bell, Watched, forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _PATIENCE = 30.0  # seconds for which a verb retries to reach a database that it has reached before
 _MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
-_WIDTH = len(Row._fields)
+_WIDTH = len(RequestRow._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them. So no
 # transaction that reads is a pipeline: in one, the database does not count as idle.
 _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
@@ -90,7 +90,7 @@ class PostgresStore(Watched, SqlStore):
         self._begin = _BEGIN + b"; SET LOCAL " + _NOT_IDLE if self._is_pooled else _BEGIN
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
-        self._memory = Memory()
+        self._cache = RowCache()
         # The database's time, when it was read by the monotonic clock, and how far this machine's clock was from that.
         self._clock: tuple[int, float, float] | None = None
         self._is_reached = False
@@ -202,7 +202,7 @@ class PostgresStore(Watched, SqlStore):
         self._clock = micros, here, _machine() - here
 
     def asks_first(self, fingerprint: str) -> bool:
-        return fingerprint not in self._memory.holders
+        return fingerprint not in self._cache.holders
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
@@ -290,7 +290,7 @@ class PostgresStore(Watched, SqlStore):
 
     def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
         return PostgresTransaction(
-            execute, self._memory, self.seal, self._schema, self.now, is_alone=verb.is_alone,
+            execute, self._cache, self.seal, self._schema, self.now, is_alone=verb.is_alone,
             may_guess=verb.may_guess, **options,
         )  # fmt: skip
 
@@ -315,10 +315,12 @@ class PostgresStore(Watched, SqlStore):
         me = threading.get_ident()
         try:
             connection.command(self._begin + _BRIEF)
-            outbox, absent = Outbox(connection), set[str]()
-            self._writing[me] = outbox.execute
-            done = [(verb, *self._in_turn(verb, outbox, absent)) for verb in batch if not (verb.lost or verb.is_done)]
-            done = [self._answered(*one, outbox, absent) for one in done]
+            statements, absent = StatementBatch(connection), set[str]()
+            self._writing[me] = statements.execute
+            done = [
+                (verb, *self._in_turn(verb, statements, absent)) for verb in batch if not (verb.lost or verb.is_done)
+            ]
+            done = [self._answered(*one, statements, absent) for one in done]
             sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
             if absent and connection.run(sql, sorted(absent)):
                 raise Stale  # a channel, grant or stop was created after the first work looked for one
@@ -336,7 +338,7 @@ class PostgresStore(Watched, SqlStore):
         finally:
             self._writing.pop(me, None)
             if not is_committed:
-                self._memory.clear()  # it has what the rolled-back works wrote
+                self._cache.clear()  # it has what the rolled-back works wrote
                 if connection.pgconn.transaction_status in _IN_TRANSACTION:
                     connection.command(b"ROLLBACK")
         for verb, tx, result in done:
@@ -344,11 +346,11 @@ class PostgresStore(Watched, SqlStore):
             verb.is_done = True
 
     def _in_turn(
-        self, verb: _Verb, outbox: Outbox, absent: set[str], *, may_guess: bool = True
+        self, verb: _Verb, statements: StatementBatch, absent: set[str], *, may_guess: bool = True
     ) -> tuple[PostgresTransaction, Any]:
         """Run one work in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
         verb.may_guess = may_guess
-        tx = self._transaction(verb, outbox.execute, outbox=outbox, absent=absent)
+        tx = self._transaction(verb, statements.execute, statements=statements, absent=absent)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
@@ -358,13 +360,13 @@ class PostgresStore(Watched, SqlStore):
             is_sure, result = False, None
         verb.may_guess = False
         if not is_sure:
-            tx = self._transaction(verb, outbox.execute, outbox=outbox, absent=absent)
+            tx = self._transaction(verb, statements.execute, statements=statements, absent=absent)
             result = verb.work(tx)
-        self._memory.committed(tx)  # for the next works
+        self._cache.committed(tx)  # for the next works
         return tx, result
 
     def _answered(
-        self, verb: _Verb, tx: PostgresTransaction, result: Any, outbox: Outbox, absent: set[str]
+        self, verb: _Verb, tx: PostgresTransaction, result: Any, statements: StatementBatch, absent: set[str]
     ) -> tuple[_Verb, PostgresTransaction, Any]:
         """Read the answers to what a work wrote. A work that was overtaken, and so wrote nothing, runs again."""
         try:
@@ -372,8 +374,8 @@ class PostgresStore(Watched, SqlStore):
         except Stale:
             if tx.has_written:
                 raise
-            self._memory.forget(tx)
-            tx, result = self._in_turn(verb, outbox, absent, may_guess=False)
+            self._cache.forget(tx)
+            tx, result = self._in_turn(verb, statements, absent, may_guess=False)
             tx.settle()
         return verb, tx, result
 
@@ -441,7 +443,7 @@ class PostgresStore(Watched, SqlStore):
 
     def _keep(self, verb: _Verb, tx: PostgresTransaction, result: Any) -> None:
         verb.result, verb.changed = result, tx.changed
-        self._memory.committed(tx)
+        self._cache.committed(tx)
         if tx.server_time is not None:
             self._set_clock(tx.server_time)
 
@@ -468,7 +470,7 @@ class PostgresStore(Watched, SqlStore):
 
     def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
-        return self._memory.read(found, self.seal, self._schema).request
+        return self._cache.read(found, self.seal, self._schema).request
 
     def _anchor(self, found: tuple[Any, ...]) -> Anchor:
         return anchor_of(found[:_WIDTH], self.seal)

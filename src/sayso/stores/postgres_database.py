@@ -34,7 +34,7 @@ from psycopg import errors as faults
 from sayso import errors
 from sayso.model.journal import Entry
 from sayso.stores import sql
-from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row
+from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow
 from sayso.stores.postgres_connection import translated
 from sayso.stores.processes import BUSY, IDLE, Bell, started
 from sayso.stores.sql import Selects, none_of
@@ -133,10 +133,10 @@ def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], pla
 
 
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_COLUMNS, _ENTRY = ", ".join(Row._fields), ", ".join(Entry._fields)
+_COLUMNS, _ENTRY = ", ".join(RequestRow._fields), ", ".join(Entry._fields)
 # With the request's newest journal entry, which its row must match, the end of its chain, and the versions of its rows.
 _LOAD = f"""
-SELECT {", ".join([*(f"r.{name}" for name in Row._fields), *(f"j.{name}" for name in Entry._fields)])},
+SELECT {", ".join([*(f"r.{name}" for name in RequestRow._fields), *(f"j.{name}" for name in Entry._fields)])},
 h.seq, h.link, r.n, r.asked_version, r.version, j.version
 FROM request AS r LEFT JOIN LATERAL (
     SELECT {_ENTRY}, xmin AS version FROM journal

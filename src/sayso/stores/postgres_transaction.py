@@ -22,7 +22,7 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec, postgres_database
-from sayso.stores.codec import ASKED_COLUMNS, Row, Seal
+from sayso.stores.codec import ASKED_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_connection import Connection, translated
 from sayso.stores.postgres_database import LOCK, SELECTS
@@ -32,7 +32,7 @@ from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
 T = TypeVar("T")
 _REMEMBERED = 512
 _LOOKED_FOR = (CHANNEL, GRANT, STOP)
-_WIDTH, _ASKED_END = len(Row._fields), len(ASKED_COLUMNS)
+_WIDTH, _ASKED_END = len(RequestRow._fields), len(ASKED_COLUMNS)
 
 
 class NeedsTransaction(Exception):
@@ -43,7 +43,7 @@ class KnownRow(NamedTuple):
     """A row as this process last saw it.
 
     Attributes:
-        row: The columns of `Row`.
+        row: The columns of `RequestRow`.
         request: Their request.
         newest: The newest journal entry of the request; None if there is none.
         is_ours: Whether this process wrote both, so that they need no verification.
@@ -82,7 +82,7 @@ def _put(remembered: dict[str, T], key: str, value: T) -> None:
     remembered[key] = value
 
 
-class Outbox:
+class StatementBatch:
     """Statements of many works in one transaction, which are sent together when an answer is needed.
 
     Statements with the same text are sent together; those about one run are sent in order.
@@ -123,7 +123,7 @@ class Outbox:
                 cursor.nextset()
 
 
-class Memory:
+class RowCache:
     """What this process last saw: rows of requests, ends of chains, which kinds of records exist, stored schemas.
 
     The schemas are certainly committed. For everything else, the statements detect if it is out of date.
@@ -149,7 +149,7 @@ class Memory:
             known = self.rows.get(found[0])
             if known is not None and known.row == found:
                 return known
-            return KnownRow(found, codec.request_of(Row._make(found), seal, schema), None)
+            return KnownRow(found, codec.request_of(RequestRow._make(found), seal, schema), None)
         row, entry, (*head, n), versions = found[:_WIDTH], found[_WIDTH:-6], found[-6:-3], found[-3:]
         newest = None if entry[0] is None else Entry._make(entry)
         known = self.rows.get(row[0])
@@ -159,7 +159,7 @@ class Memory:
                 return known
             request = known.request
         else:
-            request = codec.request_of(Row._make(row), seal, schema)
+            request = codec.request_of(RequestRow._make(row), seal, schema)
         read = KnownRow(row, request, newest, n=n, versions=versions)
         self.put(read)
         self.keep_head(request.run_id, head)
@@ -203,19 +203,19 @@ class PostgresTransaction(SqlTransaction):
 
     Args:
         execute: Runs a statement of the SQL stores: in a transaction, or in none with `is_alone`.
-        memory: The remembered rows.
+        cache: The remembered rows.
         seal: Encrypts and decrypts texts.
         schema: Returns a schema's text.
         now: Returns the store's time.
         is_alone: Write one row of a request, in `commit_alone`; anything else raises `NeedsTransaction`.
-        may_guess: Whether rows may come from memory.
+        may_guess: Whether rows may come from the cache.
         absent: Kinds of `_LOOKED_FOR` of which earlier works in the same commit found no record; works add to it.
-        outbox: Receives statements that change requests; `settle` reads the answers. If None, each is sent at once.
+        statements: Receives statements that change requests; `settle` reads the answers. If None, each is sent at once.
 
     Attributes:
         written: The written rows of requests, in order.
         entries: The written journal entries.
-        has_guessed: Whether something came from memory, or was assumed to be absent.
+        has_guessed: Whether something came from the cache, or was assumed to be absent.
         has_written: Whether a statement wrote something.
         server_time: The database's clock at its last answer, in microseconds.
     """
@@ -229,13 +229,13 @@ class PostgresTransaction(SqlTransaction):
     server_time: int | None = None
 
     def __init__(
-        self, execute: Callable[[str, Sequence[Any]], Any], memory: Memory, seal: Seal, schema: Callable[[str], str],
+        self, execute: Callable[[str, Sequence[Any]], Any], cache: RowCache, seal: Seal, schema: Callable[[str], str],
         now: Callable[[], datetime], *, is_alone: bool, may_guess: bool, absent: set[str] | None = None,
-        outbox: Outbox | None = None,
+        statements: StatementBatch | None = None,
     ) -> None:  # fmt: skip
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
-        self._cache, self._seal, self._schema = memory, seal, schema
-        self._clock, self._is_alone, self._may_guess, self._outbox = now, is_alone, may_guess, outbox
+        self._cache, self._seal, self._schema = cache, seal, schema
+        self._clock, self._is_alone, self._may_guess, self._batch = now, is_alone, may_guess, statements
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds that the statement itself checks
         self._missing: set[tuple[str, str]] = set()
         self._absent = set[str]() if absent is None else absent
@@ -353,13 +353,13 @@ class PostgresTransaction(SqlTransaction):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def insert(self, transition: Transition) -> None:
-        request, seal, memory = transition.request, self._seal, self._cache
+        request, seal, cache = transition.request, self._seal, self._cache
         schema_id = codec.schema_id(request.subject.schema)
-        schema = () if schema_id in memory.kept_schemas else (schema_id, request.subject.schema)
+        schema = () if schema_id in cache.kept_schemas else (schema_id, request.subject.schema)
         values, digest = codec.insert_values(request, seal, transition.detail)
         asked, progress = values[:_ASKED_END], values[_ASKED_END:]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
-        row = Row._make((*values, entry.link))
+        row = RequestRow._make((*values, entry.link))
         sql = postgres_database.insert_of(
             is_first=entry.seq == 1, kinds=self._unread, has_key=row.key_digest is not None, with_schema=bool(schema),
             notifies=_notifies(entry.event),
@@ -383,7 +383,7 @@ class PostgresTransaction(SqlTransaction):
         again, progress, digest = codec.update_values(
             known.row, known.request, request, self._seal, transition.detail, known.asked
         )
-        asked = (Row._make(known.row)._replace(**again) if again else known.row)[:_ASKED_END]
+        asked = (RequestRow._make(known.row)._replace(**again) if again else known.row)[:_ASKED_END]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
         is_start = entry.event == "started"
         sql = postgres_database.update_of(
@@ -455,7 +455,7 @@ class PostgresTransaction(SqlTransaction):
         if self._pending is not None:
             self._run(*self._pending)
         elif self.has_guessed:
-            raise Stale  # a result from memory that no compare-and-set has confirmed
+            raise Stale  # a result from the cache that no compare-and-set has confirmed
 
     def answered(self, found: tuple[Any, ...] | None) -> None:
         """Process the answer to the one statement, which somebody else ran."""
@@ -469,8 +469,8 @@ class PostgresTransaction(SqlTransaction):
 
     def settle(self) -> None:
         """Read the answers to what was written; raises `Stale` if a comparison failed."""
-        if self._unanswered and self._outbox is not None:
-            self._outbox.send()
+        if self._unanswered and self._batch is not None:
+            self._batch.send()
         waiting, self._unanswered = self._unanswered, []
         for (found,), place in waiting:
             if found is None:
@@ -500,8 +500,8 @@ class PostgresTransaction(SqlTransaction):
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
         self._statements += 1
-        if self._outbox is not None:
-            self._unanswered.append((self._outbox.put(entry.run_id, sql, values), len(self.written)))
+        if self._batch is not None:
+            self._unanswered.append((self._batch.put(entry.run_id, sql, values), len(self.written)))
             self._take(entry, written)
             return
         try:

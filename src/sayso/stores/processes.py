@@ -31,7 +31,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 
 from sayso import errors
-from sayso.effects import in_forked_child
+from sayso.drivers import in_forked_child
 from sayso.model import duration
 from sayso.model.ids import new_token
 

@@ -21,7 +21,7 @@ from sayso.stores import processes, transaction
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, stop_in, take
-from sayso.stores.transaction import Record, Transaction, changed, changed_if_any, row_of, save, update, verb
+from sayso.stores.transaction import Record, Transaction, changed, changed_if_any, row_of_record, save, update, verb
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -359,7 +359,7 @@ class ProgramStore(RequestStore):
                 span = processes.lease_of(execution.worker)
                 if span is not None:
                     tx.find_record(transaction.LEASE, request_id)  # Postgres' `put_record` must know whether it exists
-                    tx.put_record(row_of(Record(transaction.LEASE, request_id, {}, now + span)))
+                    tx.put_record(row_of_record(Record(transaction.LEASE, request_id, {}, now + span)))
             elif execution.finished_at is None:
                 lost.append(request_id)
         return [*lost, *_renew_runs(tx, runs, now)]
@@ -455,7 +455,7 @@ def _finished(
     if outcome.not_run:
         give_back(tx, found)
     if execution is not None and execution.kept is not None:
-        tx.put_record(row_of(Record(transaction.RESULT, request_id, {"text": outcome.kept})))
+        tx.put_record(row_of_record(Record(transaction.RESULT, request_id, {"text": outcome.kept})))
     try:
         if saved is not None:
             save(tx, saved)

@@ -23,7 +23,7 @@ from sayso.model.teamwork import mentions_in
 from sayso.stores import transaction
 from sayso.stores.filter import Filter, Page
 from sayso.stores.program import RequestStore
-from sayso.stores.transaction import Record, RecordVerbs, Transaction, changed, drop_if_there, row_of, verb
+from sayso.stores.transaction import Record, RecordVerbs, Transaction, changed, drop_if_there, row_of_record, verb
 
 _PAGE, _REQUESTS = 1000, 500
 
@@ -240,7 +240,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
             row = tx.find_record(kind, request_id)
             if row is not None:  # people of several issuers may share a name
                 answered = sorted(_answered_by(_body(row)) | {by.folded})
-                tx.put_record(row_of(Record(kind, request_id, {"answered": answered})))
+                tx.put_record(row_of_record(Record(kind, request_id, {"answered": answered})))
         # Mentions are taken from the masked text: otherwise a record would contain a masked value.
         mentioned = () if after.is_final else mentions_in(without_secrets(after, text))
         if mentioned:
@@ -249,7 +249,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
             for other in tx.record_keys(kind)[:_LOOKED_THROUGH]:
                 if _is_over(tx, other):
                     tx.drop_record(kind, other)
-            tx.put_record(row_of(Record(kind, request_id, {})))
+            tx.put_record(row_of_record(Record(kind, request_id, {})))
         return after
 
     @verb
@@ -301,7 +301,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
         body: dict[str, Any] = {
             "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
         }  # fmt: skip
-        tx.put_record(row_of(Record(transaction.AWAY, by.folded, body, until)))
+        tx.put_record(row_of_record(Record(transaction.AWAY, by.folded, body, until)))
         tx.note(_delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
         return Delegation(by, to, now, until)
 
@@ -351,7 +351,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
             raise errors.DecisionRefusedError(
                 request_id, f"request {request_id} is not pending until then; nothing was changed"
             )  # fmt: skip
-        tx.put_record(row_of(Record(kind, request_id, {}, until)))
+        tx.put_record(row_of_record(Record(kind, request_id, {}, until)))
         return request
 
     def snoozes(self, who: Identity) -> dict[str, datetime]:
@@ -395,7 +395,9 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
                 "to": person.qualified,
             }
             body |= {} if absent is None or is_meant(person) else {"instead_of": absent.qualified}
-            tx.put_record(row_of(Record(transaction.delivery_kind(channel), f"{request.id}/{new_token()}", body, now)))
+            tx.put_record(
+                row_of_record(Record(transaction.delivery_kind(channel), f"{request.id}/{new_token()}", body, now))
+            )
 
 
 def _delegation_chain(who: Identity) -> str:

@@ -19,16 +19,16 @@ from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores import codec
-from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, Row, Seal
+from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.sql import Selects, SqlTransaction, Stale, none_of
 from sayso.stores.transaction import CHANNEL, RecordRow
 
 # Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
-_FIELDS = (*Row._fields, *ENTRY_COLUMNS)
+_FIELDS = (*RequestRow._fields, *ENTRY_COLUMNS)
 COLUMNS = ", ".join(_FIELDS)
-WIDTH, _LINK = len(Row._fields), Row._fields.index("link")
+WIDTH, _LINK = len(RequestRow._fields), RequestRow._fields.index("link")
 _ASKED_END = len(ASKED_COLUMNS)
 # The request's newest journal entry, which its row must match. No index on requests, because a run has few entries.
 _LOAD = f"""
@@ -159,7 +159,7 @@ class RowCache:
                 return known
             request = known.request
         else:
-            request = codec.request_of(Row._make(row[:WIDTH]), seal, schema)
+            request = codec.request_of(RequestRow._make(row[:WIDTH]), seal, schema)
         read = CachedRow(row, request, found[len(_FIELDS) :])
         self.put(read)
         seq, link = row[WIDTH], row[_LINK]
@@ -300,7 +300,7 @@ class SqliteTransaction(SqlTransaction):
         values, digest = codec.insert_values(request, seal, transition.detail)
         entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         written = (*values, entry.link, *entry[1:3], *entry[4:8])
-        used = Row._make((*values, entry.link)).key_digest
+        used = RequestRow._make((*values, entry.link)).key_digest
         write, bound = (_INSERT, written) if used is None else (_INSERT_KEYED, (used, *written))
         self._pending.append((write, bound, entry, CachedRow(written, request, None, digest)))
         if not self._is_single:
@@ -316,7 +316,7 @@ class SqliteTransaction(SqlTransaction):
         again, progress, digest = codec.update_values(
             old, before.request, request, self._seal, transition.detail, before.asked
         )
-        asked = Row._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
+        asked = RequestRow._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         newest = entry.link, *entry[1:3], *entry[4:8]  # the `link` of the row, and its `ENTRY_COLUMNS`
         # A manual change since this process read the row must be found before the call runs. So a start compares all

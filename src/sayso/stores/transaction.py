@@ -78,7 +78,7 @@ class RecordRow(NamedTuple):
     due: int | None
 
 
-def row_of(record: Record) -> RecordRow:
+def row_of_record(record: Record) -> RecordRow:
     """Return the row of a record; raises `TypeError` or `ValueError` if its body is not JSON."""
     return RecordRow(
         record.kind, record.key, dumps_sorted(record.body), None if record.due is None else microseconds(record.due)
@@ -169,7 +169,7 @@ class RecordVerbs(ABC):
         Raises:
             TypeError: Its body is not JSON; `ValueError` for a number that JSON does not have.
         """
-        return self._transact(_keep, row_of(record), note, only_new=only_new)
+        return self._transact(_keep, row_of_record(record), note, only_new=only_new)
 
     def record(self, kind: str, key: str) -> Record | None:
         """Return a committed record; None if there is none."""
@@ -230,7 +230,8 @@ class RecordVerbs(ABC):
         """
         if (before.kind, before.key) != (after.kind, after.key):
             raise ValueError(f"{after.kind} {after.key!r} is not a next version of {before.kind} {before.key!r}")
-        return tx.find_record(before.kind, before.key) == row_of(before) and _keep(tx, row_of(after), note)
+        found = tx.find_record(before.kind, before.key)
+        return found == row_of_record(before) and _keep(tx, row_of_record(after), note)
 
     def drop(self, kind: str, key: str) -> bool:
         """In one transaction, remove a record; return whether it existed."""
@@ -406,7 +407,7 @@ def waiting_kind(requester: Identity) -> str:
 
 
 def _waiting(request: Request) -> RecordRow:
-    return row_of(Record(waiting_kind(request.requester), request.id, {}, request.expires_at))
+    return row_of_record(Record(waiting_kind(request.requester), request.id, {}, request.expires_at))
 
 
 def insert(tx: Transaction, transition: Transition) -> None:
@@ -416,10 +417,10 @@ def insert(tx: Transaction, transition: Transition) -> None:
     if request.requester.issuer == TOKENS:
         tx.put_record(_waiting(request))
     if request.escalation is not None:
-        tx.put_record(row_of(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
+        tx.put_record(row_of_record(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
     # A named channel that is not registered yet gets its messages when it is.
     for channel in request.channels or tx.record_keys(CHANNEL):
-        tx.put_record(row_of(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
+        tx.put_record(row_of_record(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
 
 
 def update(tx: Transaction, transition: Transition) -> None:
@@ -436,7 +437,7 @@ def update(tx: Transaction, transition: Transition) -> None:
         # Who has approved a request that needs further people, so that their lists find it without reading all.
         if request.state is State.PENDING and request.votes:
             body = {"by": [vote.by.folded for vote in request.votes]}
-            tx.put_record(row_of(Record(VOTED, request.id, body, request.expires_at)))
+            tx.put_record(row_of_record(Record(VOTED, request.id, body, request.expires_at)))
         else:
             drop_if_there(tx, VOTED, request.id)
     if transition.event in SILENT:
@@ -450,7 +451,7 @@ def update(tx: Transaction, transition: Transition) -> None:
         # its own, so that two processes do not send it; and a delivery that was given up stays so.
         is_free = not record.body.keys() & {"holder", "given_up"}
         body = {**record.body, "changes": record.body["changes"] + 1}
-        tx.put_record(row_of(replace(record, body=body, due=tx.now() if is_free else record.due)))
+        tx.put_record(row_of_record(replace(record, body=body, due=tx.now() if is_free else record.due)))
 
 
 def save(tx: Transaction, saved: RunUpdate) -> None:

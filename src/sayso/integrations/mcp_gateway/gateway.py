@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from sayso import aio, clock, config, errors
-from sayso.effects import offload
+from sayso.drivers import offload
 from sayso.gates import signals
 from sayso.gates.outcome import NotExecuted
 from sayso.gates.scope import requester

@@ -1,11 +1,8 @@
-"""Effects with a sync and an async driver, so that code that calls user functions and stores is written once.
+"""Run code that calls user functions and stores, written once, from sync and from async callers.
 
-Such code is a generator that yields effects (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives their
-results. `drive` runs each effect in place. `adrive` awaits awaitables and runs blocking store calls in a small thread
-pool; if its task is cancelled, it first waits until the running store call has ended.
-
-The effect that a gate names with `effect="refund:A-4721"` is something else: see `sayso.model.request` and
-`sayso.gates.hooks`.
+Such code is a generator that yields operations (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives
+their results. `drive` runs each operation in place. `adrive` awaits awaitables and runs blocking store calls in a small
+thread pool; if its task is cancelled, it first waits until the running store call has ended.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Effect(Protocol):
+class Operation(Protocol):
     """Something that a generator wants done. Its result or error is sent back into the generator."""
 
     def __call__(self) -> Any:
@@ -40,7 +37,7 @@ class Effect(Protocol):
         ...
 
 
-Effects = Generator[Effect, Any, T]
+Operations = Generator[Operation, Any, T]
 
 
 class StoreCall(partial[Any]):
@@ -114,7 +111,7 @@ class Attempt(NamedTuple):
     """How a call of the gated function ended: with a value or with an exception.
 
     Attributes:
-        is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
+        is_ambiguous: The exception does not say whether the call took operation. Set by `execute`.
         left: The thread in which the call goes on, if the task that waited for it was cancelled.
     """
 
@@ -231,42 +228,42 @@ async def in_thread(call: UserCall) -> Attempt:
         raise
 
 
-def drive(effects: Effects[T], value: Any = None) -> T:
-    """Run a generator of effects to its end in this thread.
+def drive(operations: Operations[T], value: Any = None) -> T:
+    """Run a generator of operations to its end in this thread.
 
     Args:
-        effects: The generator.
-        value: The result of its last effect if the generator has already begun, else None.
+        operations: The generator.
+        value: The result of its last operation if the generator has already begun, else None.
     """
     try:
-        effect = effects.send(value)
+        operation = operations.send(value)
         while True:
             try:
-                value = effect()
+                value = operation()
             except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
-                effect = effects.throw(error)
+                operation = operations.throw(error)
             else:
-                effect = effects.send(value)
+                operation = operations.send(value)
     except StopIteration as end:
         return end.value
 
 
-async def adrive(effects: Effects[T]) -> T:
-    """Run a generator of effects to its end in this task."""
+async def adrive(operations: Operations[T]) -> T:
+    """Run a generator of operations to its end in this task."""
     try:
-        effect = next(effects)
+        operation = next(operations)
         while True:
             try:
-                value = await effect.arun()
+                value = await operation.arun()
             except GeneratorExit as closed:
-                if not isinstance(effect, UserCall):
+                if not isinstance(operation, UserCall):
                     raise
                 # The coroutine is closed in mid-call, so nothing can be awaited any more: record it synchronously.
-                return drive(effects, Attempt(None, closed))
+                return drive(operations, Attempt(None, closed))
             except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
-                effect = effects.throw(error)
+                operation = operations.throw(error)
             else:
-                effect = effects.send(value)
+                operation = operations.send(value)
     except StopIteration as end:
         return end.value
 
