@@ -569,6 +569,39 @@ def test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision(
     assert disk.deleted == []
 
 
+def test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start(
+    store: Store, disk: Disk, ends: list[BaseException], remove: Remove, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database may be locked for a while, and a server may be slow."""
+    is_starting, go_on, start = threading.Event(), threading.Event(), store.start
+
+    def slow(request_id: str, token: str, **options: Any) -> Request:
+        is_starting.set()
+        assert go_on.wait(PATIENCE)
+        return start(request_id, token, **options)
+
+    monkeypatch.setattr(store, "start", slow)
+
+    async def main() -> Request:
+        task = asyncio.create_task(asyncio.to_thread(remove, "/a"))
+        (request,) = await asyncio.to_thread(waiting_in, store)
+        sayso.Review().approve(request.id, by="ada")
+        assert await asyncio.to_thread(is_starting.wait, PATIENCE)
+        task.cancel()
+        await asyncio.wait([task])
+        go_on.set()
+        await until(lambda: bool(ends))
+        return request
+
+    request = asyncio.run(main())
+    assert isinstance(ends[0], sayso.ConfirmationCancelled)
+    assert disk.deleted == []
+    ended = store.get(request.id)
+    assert ended.state is State.FAILED, "its approval is used up, and nothing ran"
+    assert ended.execution is not None
+    assert ended.execution.error == "not run: ConfirmationCancelled"
+
+
 def test_an_async_call_does_not_start_when_its_task_is_cancelled_after_the_decision(store: Store, disk: Disk) -> None:
     asked = list[str]()
 

@@ -481,6 +481,7 @@ def begin(
         if gate.effect is not None:  # the effect that the start took must be that of these arguments
             yield from _must_have_effect(gate, started, arguments)
         args, kwargs = gate.signature.spread(arguments)
+        caller.started(started)
     except errors.AlteredRequestError as refusal:
         with suppress(errors.StoreCorruptError):  # an altered row is not written to; it was not started either
             yield from _failed_to_start(store, request, token, str(refusal))

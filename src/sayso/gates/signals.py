@@ -448,6 +448,9 @@ class Caller:
     def begin(self, request: Request) -> None:
         """Called when an approved call is about to start; an exception prevents the start."""
 
+    def started(self, request: Request) -> None:
+        """Called when the start is recorded, right before the call runs; an exception prevents the call."""
+
     def held_back(self, request: Request, seconds: float) -> Operations[None]:  # noqa: ARG002  for subclasses
         """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
         yield Pause(seconds)

@@ -129,7 +129,7 @@ class Waiter(Caller):
         """Declare, from any thread, that nobody waits any more. Has no effect once the call has begun."""
         with self._lock:
             if self._has_begun:
-                self._late = self._late or reason  # takes effect if the start is refused
+                self._late = self._late or reason  # takes effect unless the call runs by now
                 return
             if self.reason is not None:
                 return
@@ -174,18 +174,28 @@ class Waiter(Caller):
             raise signals.not_awaited(request, self.reason)
 
     def begin(self, request: Request) -> None:
-        """Switch from waiting to running; from here on the wait cannot be ended any more.
+        """Switch from waiting to starting: an end of the wait is from now on only noted, until the start is recorded.
 
         Raises:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
         """
         self.look()  # it may not have waited, and a signal may not have arrived yet
-        with self._lock:  # an end comes either before this step, or too late
+        with self._lock:  # an end comes either before this step, or is noted
             if self.reason is not None:
                 self.raise_if_ended(request)
             self._has_begun = True
         if self._request is not None:
             self._leave_request()
+
+    def started(self, request: Request) -> None:
+        """Switch from starting to running; from here on the wait cannot be ended any more.
+
+        Raises:
+            ConfirmationCancelled: Nobody waits any more, because the store took long to record the start; nothing ran.
+        """
+        self.look()
+        if self._late is not None:
+            raise signals.not_awaited(request, self._late)
 
     def held_back(self, request: Request, seconds: float) -> Operations[None]:
         """Wait until the approval can no longer be undone, or was undone; the wait can be ended meanwhile.
