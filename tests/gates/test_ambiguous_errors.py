@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import errors, policy
 from sayso.gates.outcome import exception_classes, is_ambiguous, mark_unknown, unknown_request
+from sayso.stores.base import Store
 
 
 def fake(path: str, *bases: type[BaseException]) -> type[Any]:
@@ -183,6 +184,14 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "mysqlclient 2013": lambda: MySQL(2013, "Lost connection to MySQL server during query"),
     "mysql.connector 2013": lambda: fake("mysql.connector.errors.OperationalError")(2013, "Lost connection", None),
     "sayso.OutcomeNotRecordedError of a call inside": lambda: errors.OutcomeNotRecordedError("rq_1", 5, "disk full"),
+    "a sayso.StoreError after a lost connection": lambda: caused(
+        errors.StoreUnavailableError("away"), ConnectionResetError()
+    ),
+    "concurrent.futures.CancelledError": concurrent.futures.CancelledError,
+    "asyncio.CancelledError": asyncio.CancelledError,
+    "KeyboardInterrupt": KeyboardInterrupt,
+    "SystemExit": SystemExit,
+    "GeneratorExit": GeneratorExit,
 }
 
 SURE: dict[str, Callable[[], BaseException]] = {
@@ -246,7 +255,9 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "pymysql 1205": lambda: PyMySQL(1205, "Lock wait timeout exceeded"),
     "mysqlclient 2013, connecting": lambda: connecting(MySQL(2013, "Lost connection"), "MySQLdb.connections.__init__"),
     "stripe.CardError": fake("stripe._error.CardError"),
-    "sayso.StoreError of a call inside": lambda: caused(errors.StoreUnavailableError("away"), TimeoutError()),
+    "sayso.StoreError of a call inside": lambda: caused(
+        errors.StoreUnavailableError("away"), fake("httpx.ConnectError")("refused")
+    ),
     "sayso.ConfirmationRequired of a call inside": lambda: sayso.ConfirmationRequired("inner"),
     "sayso.NotExecuted": lambda: sayso.NotExecuted("the account is locked"),
 }  # fmt: skip
@@ -258,7 +269,7 @@ def test_an_error_that_says_nothing_about_the_effect_is_ambiguous(name: str) -> 
     assert is_ambiguous(error)
     assert is_ambiguous(caused(RuntimeError("could not pay"), error)), "and so is what was raised from it"
     assert is_ambiguous(during(RuntimeError("could not pay"), error)), "and what was raised while handling it"
-    assert is_ambiguous(ExceptionGroup("many", [ValueError(), ExceptionGroup("inner", [error])]))  # type: ignore[list-item]
+    assert is_ambiguous(BaseExceptionGroup("many", [ValueError(), BaseExceptionGroup("inner", [error])]))
 
 
 @pytest.mark.parametrize("name", SURE)
@@ -309,9 +320,59 @@ def test_what_was_raised_from_none_while_a_sure_error_was_handled_is_not_ambiguo
     assert not is_ambiguous(raised(RuntimeError("could not pay"), None, SURE[name]()))
 
 
-def test_an_error_of_sayso_hides_what_it_was_raised_from() -> None:
-    assert not is_ambiguous(raised(errors.StoreUnavailableError("away"), None, TimeoutError()))
-    assert not is_ambiguous(raised(errors.StoreUnavailableError("away"), None, OPEN["httpx.ReadTimeout"]()))
+def test_a_cancellation_that_is_the_timeout_of_a_connection_attempt_is_not_ambiguous() -> None:
+    cut_off = connecting(caused(TimeoutError(), asyncio.CancelledError()))
+    assert not is_ambiguous(cut_off)
+    assert not is_ambiguous(caused(fake("httpx.ConnectTimeout")(), caused(TimeoutError(), asyncio.CancelledError())))
+    earlier = during(asyncio.CancelledError(), asyncio.CancelledError())
+    assert is_ambiguous(caused(fake("httpx.ConnectTimeout")(), caused(TimeoutError(), earlier)))
+    assert is_ambiguous(caused(fake("httpx.ConnectTimeout")(), during(TimeoutError(), asyncio.CancelledError())))
+
+
+def int_of(to: str) -> bool:
+    return int(to) > 0  # the error quotes it
+
+
+def no_person(to: str) -> policy.Verdict:
+    raise ZeroDivisionError(to)
+
+
+@pytest.mark.parametrize("redact", [(), ("to",)], ids=["shown", "secret"])
+@pytest.mark.parametrize(
+    "when",
+    [lambda: True, lambda: policy.deny("no"), no_person, int_of],
+    ids=["waits", "denied", "rule fails", "rule quotes the argument"],
+)
+def test_a_gate_inside_does_not_hide_what_the_program_was_handling(
+    store: Store, when: Callable[..., Any], redact: tuple[str, ...]
+) -> None:
+    @sayso.gate(wait="raise", when=when, redact=redact)
+    def tell(to: str) -> None:
+        """Tell the customer."""
+
+    async def called(handled: BaseException) -> BaseException:
+        try:
+            try:
+                raise handled
+            except type(handled):
+                await atell("a long address")
+        except BaseException as error:  # noqa: BLE001  whatever the gate raises
+            return error
+        raise AssertionError("it ran")
+
+    @sayso.gate(wait="raise", when=when, redact=redact)
+    async def atell(to: str) -> None:
+        """Tell the customer."""
+
+    for handled, expected in ((TimeoutError("to a long address"), True), (ValueError("wrong"), False)):
+        with pytest.raises(Exception) as caught:  # noqa: PT011, PT012  whatever the gate raises
+            try:
+                raise handled
+            except type(handled):
+                tell("a long address")
+        assert is_ambiguous(caught.value) is expected
+        assert is_ambiguous(raised(RuntimeError(), None, caught.value)) is expected
+        assert is_ambiguous(asyncio.run(called(type(handled)()))) is expected
 
 
 def test_what_the_caller_was_handling_does_not_count_where_it_is_suppressed() -> None:

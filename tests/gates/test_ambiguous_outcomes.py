@@ -74,6 +74,84 @@ def test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown(sto
     assert ran == [1]
 
 
+class Stopped(Exception):
+    """What a program makes of an interruption."""
+
+
+@awaited
+async def test_a_cancellation_of_which_the_function_makes_another_error_is_unknown(store: Store) -> None:
+    ran, is_paying = list[str](), asyncio.Event()
+
+    @sayso.gate(wait="raise", retries=1, effect="pay:{to}")
+    async def pay(to: str) -> None:
+        ran.append(to)
+        is_paying.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise Stopped from None
+
+    sayso.Review().approve((await aheld(pay, "bob")).confirmation_id, by="ada")
+    task = asyncio.create_task(pay("bob"))
+    await is_paying.wait()
+    task.cancel()
+    with pytest.raises(Stopped):
+        await task
+    with pytest.raises(errors.OutcomeUnknownError):
+        await pay("bob")
+    assert ran == ["bob"]
+
+
+def interrupt(kind: type[BaseException]) -> None:
+    raise kind
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_of_which_the_function_makes_another_error_is_unknown(
+    store: Store, kind: type[BaseException]
+) -> None:
+    ran: list[str] = []
+
+    @sayso.gate(wait="raise", retries=1)
+    def pay(to: str) -> None:
+        ran.append(to)
+        try:
+            interrupt(kind)
+        except kind as error:
+            raise Stopped from error
+
+    request_id = approved(pay, "bob")
+    with pytest.raises(Stopped):
+        pay("bob")
+    assert state_of(request_id) is State.UNKNOWN
+    assert ran == ["bob"]
+
+
+def test_an_error_that_the_program_was_handling_counts_if_the_call_meets_it_again(store: Store) -> None:
+    """Some clients store the error of a broken connection and raise the same object for each use."""
+    broken, sent = ConnectionResetError("the line broke"), list[str]()
+
+    def send(text: str) -> None:
+        sent.append(text)
+        raise broken
+
+    @sayso.gate(wait="raise", retries=1)
+    def pay(to: str) -> None:
+        try:
+            send(to)
+        except ConnectionResetError:
+            raise Stopped("payment failed")  # noqa: B904  as programs do
+
+    request_id = approved(pay, "bob")
+    try:
+        send("hello")
+    except ConnectionResetError:
+        with pytest.raises(Stopped):
+            pay("bob")
+    assert state_of(request_id) is State.UNKNOWN
+    assert sent == ["hello", "bob"]
+
+
 @awaited
 async def test_an_async_call_is_told_in_the_same_way(store: Store) -> None:
     ran: list[int] = []

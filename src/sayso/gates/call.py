@@ -35,6 +35,7 @@ from sayso.gates.hooks import (
 )  # fmt: skip
 from sayso.gates.options import Gate
 from sayso.gates.outcome import (
+    Handled,
     asked_before,
     find_keyed,
     held_by_now,
@@ -446,14 +447,14 @@ def execute(
         OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
     started = yield from begin(gate, store, request, wanted, caller=caller)
-    before = executing.set((*executing.get(), started.request))
+    before, handled = executing.set((*executing.get(), started.request)), Handled.now()
     try:
         call = UserCall(gate.function, started.args, started.kwargs)
         attempt: Attempt = yield telemetry.executing(started.request, call)
     finally:
         with suppress(ValueError):  # a coroutine may be closed in a context without it
             executing.reset(before)
-    attempt = judged(gate, attempt)
+    attempt = judged(gate, attempt, handled)
     if started.pid != os.getpid():  # a child that the call forked; it goes on in its parent, which records its end
         return attempt
     if attempt.left is not None:

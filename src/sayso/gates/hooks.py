@@ -9,6 +9,7 @@ and never contains a secret.
 from __future__ import annotations
 
 import string
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -134,8 +135,17 @@ def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | Non
         return None
 
 
-def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -> NoReturn:
-    """Raise the `PolicyError` for a hook that failed, without the secrets of the call."""
+def refuse(
+    gate: Gate, rule: str, error: Exception, arguments: dict[str, Any], handled: BaseException | None
+) -> NoReturn:  # fmt: skip
+    """Raise the `PolicyError` for a hook that failed, without the secrets of the call.
+
+    Args:
+        gate, rule, arguments: For the message.
+        error: What the hook raised.
+        handled: What the program was handling when it made the call; it stays in the chain of errors, because an outer
+            call is judged by it.
+    """
     secrets = secrets_among(gate, arguments)
     text = type(error).__name__ if secrets is None else redaction.error_text(error, secrets)
     refusal = errors.PolicyError(f"{rule} of {gate.name}", f"raised {text}")
@@ -144,7 +154,7 @@ def refuse(gate: Gate, rule: str, error: Exception, arguments: dict[str, Any]) -
         raise refusal from cause
     finally:
         # `from None` hides the first error but still refers to it, and an error tracker that walks the chain finds it.
-        refusal.__context__ = cause
+        refusal.__context__ = handled if cause is None else cause
 
 
 def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
@@ -202,7 +212,7 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Opera
 
 
 def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: Occasion) -> Verdict:
-    run = occasion.run_ids[0] if occasion.has_name else None
+    run, handled = occasion.run_ids[0] if occasion.has_name else None, sys.exc_info()[1]
     try:
         return policy.verdict(
             gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject,
@@ -211,7 +221,7 @@ def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: 
     except errors.PolicyError:  # it quotes no argument
         raise
     except Exception as error:  # noqa: BLE001  whatever is wrong with the rules or the schema, the call does not run
-        refuse(gate, str(policy), error, arguments)
+        refuse(gate, str(policy), error, arguments, handled)
 
 
 def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
@@ -257,12 +267,13 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
     rule: Any = gate.when
     if isinstance(rule, bool):
         return verdict_of(rule, "")
+    handled = sys.exc_info()[1]
     try:
         asked = gate.hook_call(rule, arguments, lambda: _forms(arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: any error means that the call does not run
-        refuse(gate, gate.rule, error, arguments)
+        refuse(gate, gate.rule, error, arguments, handled)
     if lost is not None:
         raise errors.PolicyError(f"{gate.rule} of {gate.name}", f"cannot judge {lost}, which is NaN")
     if asked.has_moved:
@@ -372,13 +383,14 @@ def must_show_no_secret(gate: Gate, option: str, text: str, secrets: Collection[
 
 
 def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, is_name: bool) -> Operations[str]:
+    handled = sys.exc_info()[1]
     try:
         if callable(given):
             text = yield gate.hook_call(given, arguments)
         else:
             text = _Template(is_name=is_name).vformat(given, (), arguments)
     except Exception as error:  # noqa: BLE001  user code: a call without a text is not asked
-        refuse(gate, f"{option}=", error, arguments)
+        refuse(gate, f"{option}=", error, arguments, handled)
     if not isinstance(text, str):
         raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a string")
     if is_name and (not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip()):
@@ -402,13 +414,14 @@ def facts_of(
 ) -> Operations[dict[str, Any]]:  # fmt: skip
     """Return the facts about a call for a front end; those of the rule override those of the gate."""
     facts: Any = {}
+    handled = sys.exc_info()[1]
     if gate.context is not None:
         try:
             facts = yield HookCall(gate.context, {"masked": call.arguments})
         except HookError as failed:
-            refuse(gate, f"{failed.option}=", failed.error, arguments)
+            refuse(gate, f"{failed.option}=", failed.error, arguments, handled)
         except Exception as error:  # noqa: BLE001  user code: a call that cannot be shown is not asked
-            refuse(gate, "context=", error, arguments)
+            refuse(gate, "context=", error, arguments, handled)
     return {**(wanted.context or {}), **gate.redaction.mask_facts({**facts, **(verdict.context or {})}, secrets)}
 
 
@@ -418,11 +431,11 @@ def facts_of(
 def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Operations[Happened | bool | None]:
     """Return the answer of `verify=` for a call with an unknown outcome; None if it cannot tell."""
     arguments = gate.schema.decode(request.effective.form)
-    before = executing.set((*executing.get(), request))
+    before, handled = executing.set((*executing.get(), request)), sys.exc_info()[1]
     try:
         answer = yield gate.hook_call(verify, arguments)
     except Exception as error:  # noqa: BLE001  user code: a hook that fails tells nothing, and nothing runs
-        refuse(gate, "verify=", error, arguments)
+        refuse(gate, "verify=", error, arguments, handled)
     finally:
         with suppress(ValueError):  # as in `execute`
             executing.reset(before)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from sayso import clock, errors
 from sayso.drivers import Attempt, Operations, StoreCall, Suspended, left_to_run
@@ -91,7 +91,7 @@ _SENT = frozenset[str]().union(
     _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
     _names("botocore", "IncompleteReadError"),
     _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
-    _names("concurrent", "TimeoutError BrokenExecutor"),
+    _names("concurrent", "CancelledError TimeoutError BrokenExecutor"),
     _names("grpc", "FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
@@ -133,10 +133,9 @@ _MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the s
 _DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
 
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
-_OURS = _names("sayso", "SaysoError ConfirmationRequired ConfirmationRejected")
 _NOT_EXECUTED = "sayso.NotExecuted"
 _DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | {_TLS, "grpc.RpcError"}
-_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _OURS | _DETAILED | {_NOT_EXECUTED}
+_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | {_NOT_EXECUTED}
 # Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
@@ -186,7 +185,8 @@ class _Judge(NamedTuple):
         if key in met or name == _NOT_EXECUTED:
             return None
         met.add(key)
-        if isinstance(error, self.also):
+        is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
+        if isinstance(error, self.also) or (is_interrupt and not is_explained):
             return True
         inside = list(_inside(error, name, self.handled))
         if name in _EITHER:
@@ -201,9 +201,17 @@ class _Judge(NamedTuple):
             members: Sequence[BaseException] = cast("Any", error).exceptions
             if any(self.judge([member]) for member in members):
                 return True
-        # The context of a socket's own error is an earlier attempt, which nothing here explains.
-        explains = name.partition(".")[0] not in _STANDARD and (is_explained or name in _OURS or is_before)
-        judgement = _together([self._judge_one(one, met, is_explained=explains) for one in inside])
+        # The context of a socket's own error, or of an interrupt, is earlier, and nothing here explains it. But a
+        # timeout that ended a connection attempt explains the cancellation that it was made of.
+        is_explained = is_explained or is_before
+        explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
+        cut_off = error.__cause__ if is_explained and name == "builtins.TimeoutError" else None
+        judgement = _together(
+            [
+                self._judge_one(one, met, is_explained=explains or (one is cut_off and not isinstance(one, Exception)))
+                for one in inside
+            ]
+        )
         return False if judgement is None and is_before else judgement
 
 
@@ -223,12 +231,10 @@ def _known_name(error: BaseException) -> str:
 def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
     """Yield the cause and the context of an error, and the errors that it carries."""
     cause, context = error.__cause__, error.__context__
-    is_ours = name in _OURS  # sayso's own errors mean that nothing ran, whatever the cause
-    if cause is not None and not is_ours:
+    if cause is not None:
         yield cause
     # `raise ... from None`, or from another error, hides the context from readers, but does not undo what it was about.
-    is_left_out = name in _EITHER or (is_ours and error.__suppress_context__)  # the former carry the relevant error
-    if context is not None and context is not handled and not is_left_out:
+    if context is not None and context is not handled and name not in _EITHER:  # those carry the relevant error
         yield context
     for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 carry errors in these
         if isinstance(carried, BaseException):
@@ -311,7 +317,30 @@ def unknown_request(error: BaseException) -> str | None:
     return None
 
 
-def judged(gate: Gate, attempt: Attempt) -> Attempt:
+class Handled(NamedTuple):
+    """What the program was handling when it made a call, if it is in an `except` block.
+
+    Attributes:
+        error: The error.
+        trace: Its traceback then. It grows if the call meets the same object again, as some clients store what they
+            raise.
+    """
+
+    error: BaseException | None
+    trace: TracebackType | None
+
+    @classmethod
+    def now(cls) -> Self:
+        """Return what is handled here."""
+        error = sys.exc_info()[1]
+        return cls(error, None if error is None else error.__traceback__)
+
+    def before(self) -> BaseException | None:
+        """Return the error if it is older than the call and has nothing to do with it."""
+        return None if self.error is None or self.error.__traceback__ is not self.trace else self.error
+
+
+def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Attempt:
     """Return how a call ended, with the two facts that only the gate knows."""
     if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt
@@ -324,8 +353,8 @@ def judged(gate: Gate, attempt: Attempt) -> Attempt:
         with suppress(Exception):  # as in `mark_unknown`; `add_note` would lose it: the others are made at each access
             attempt.raised.__notes__ = [*getattr(attempt.raised, "__notes__", ()), note]
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
-        handled = sys.exc_info()[1]  # by the program around the call, if it is in an `except` block
-        return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, handled))
+        before = None if handled is None else handled.before()
+        return attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, before))
     left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
     if left is None:
         return attempt
