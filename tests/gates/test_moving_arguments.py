@@ -7,9 +7,12 @@ entry.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict, UserDict, deque
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
+import pydantic
 import pytest
 
 import sayso
@@ -88,6 +91,87 @@ def test_what_an_awaitable_of_a_plain_rule_decides_is_watched_too(store: Store) 
 
     with pytest.raises(errors.PolicyError, match="changed while"):
         asyncio.run(send(to))
+    assert ran == []
+
+
+class Quote(pydantic.BaseModel):
+    """A model with a value that is not a field."""
+
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    client: Client
+    _amount: int = pydantic.PrivateAttr(default=10)
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (lambda: SimpleNamespace(amount=10), lambda order: vars(order).update(amount=1_000_000)),
+        (lambda: UserDict(amount=10), lambda order: order.update(amount=1_000_000)),
+        (lambda: OrderedDict(amount=10), lambda order: order.update(amount=1_000_000)),
+        (lambda: deque([10]), lambda order: order.append(1_000_000)),
+        (lambda: bytearray(b"10"), lambda order: order.extend(b"00000")),
+        (lambda: Quote(client=Client()), lambda order: setattr(order, "_amount", 1_000_000)),
+    ],
+    ids=["namespace", "UserDict", "OrderedDict", "deque", "bytearray", "model"],
+)
+def test_a_container_without_a_canonical_form_is_watched_too(
+    store: Store, make: Callable[[], Any], change: Callable[[Any], object]
+) -> None:
+    ran, order = list[Any](), make()
+
+    async def when() -> bool:
+        await asyncio.sleep(0)
+        change(order)
+        return False
+
+    @sayso.gate(when=when, wait="raise")
+    async def pay(order: Any) -> None:
+        ran.append(order)
+
+    with pytest.raises(errors.PolicyError, match="the arguments changed while the rule decided"):
+        asyncio.run(pay(order))
+    assert ran == []
+
+
+class OnlyLarge:
+    """A rule that is an object, looks at the amount after a while, and answers after another while."""
+
+    def __init__(self) -> None:
+        self.asked, self.look, self.has_looked, self.answer = (asyncio.Event() for _ in range(4))
+
+    async def __call__(self, order: dict[str, int]) -> bool:
+        self.asked.set()
+        await self.look.wait()
+        is_large = order["amount"] > 100
+        self.has_looked.set()
+        await self.answer.wait()
+        return is_large
+
+
+@pytest.mark.parametrize("more", [(), (Client(),)], ids=["encodable", "beside a client"])
+def test_a_change_that_is_undone_before_an_async_rule_answers_is_not_seen_by_it(
+    store: Store, more: tuple[Any, ...]
+) -> None:
+    ran, rule = list[int](), OnlyLarge()
+
+    @sayso.gate(when=rule, wait="raise")
+    async def pay(order: dict[str, int], more: Any = None) -> None:
+        ran.append(order["amount"])
+
+    async def main() -> None:
+        order = {"amount": 1_000_000}
+        task = asyncio.create_task(pay(order, *more))
+        await rule.asked.wait()
+        order["amount"] = 10
+        rule.look.set()
+        await rule.has_looked.wait()
+        order["amount"] = 1_000_000
+        rule.answer.set()
+        await task
+
+    # It is held; a client cannot be shown to anybody.
+    with pytest.raises(errors.ArgumentError if more else sayso.ConfirmationRequired):
+        asyncio.run(main())
     assert ran == []
 
 

@@ -8,8 +8,10 @@ and never contains a secret.
 
 from __future__ import annotations
 
+import inspect
 import string
 import sys
+from collections import UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +19,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
+from types import SimpleNamespace
 from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
@@ -269,7 +272,9 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
         return verdict_of(rule, "")
     handled = sys.exc_info()[1]
     try:
-        asked = gate.hook_call(rule, arguments, lambda: _forms(arguments))
+        is_async = inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)
+        seen = _copies(gate, arguments) if is_async else arguments
+        asked = gate.hook_call(rule, seen, lambda: _forms(arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None
     except Exception as error:  # noqa: BLE001  user code: any error means that the call does not run
@@ -295,6 +300,20 @@ def unchanged(gate: Gate, arguments: dict[str, Any], operations: Operations[_T])
     return result
 
 
+def _copies(gate: Gate, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for an async rule, as they are now: a change that is undone before it answers has no effect.
+
+    Values without a canonical form are passed as they are.
+    """
+    copies = dict[str, Any]()
+    for name, value in arguments.items():
+        copies[name] = value
+        if type(value) not in _PLAIN:
+            with suppress(errors.ArgumentError):
+                copies[name] = gate.schema.decode(canonical.encode({name: value}).text)[name]
+    return copies
+
+
 def _forms(arguments: Mapping[str, Any]) -> list[object]:
     return [_form(*one) for one in arguments.items()]
 
@@ -315,12 +334,24 @@ def _comparable(value: object) -> list[object]:
         if kind in _PLAIN or kind is float:
             found.append((kind, part))
             continue
-        parts: Iterable[tuple[Any, Any]] = enumerate(cast("set[Any]", part)) if issubclass(kind, set) else _parts(part)
+        if issubclass(kind, bytearray):
+            found.append(bytes(part))
+        parts = _contents(part)
         inside = [] if id(part) in seen else list(parts)
         seen.add(id(part))
         found += [id(part), [key if type(key) is str else id(key) for key, _ in inside]]
         waiting += [one for _, one in inside]
     return found
+
+
+def _contents(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return what a container has inside. A client or another object of the program's own classes is not entered."""
+    if isinstance(value, set | deque):
+        return enumerate(cast("set[Any]", value))
+    if isinstance(value, SimpleNamespace | UserDict | UserList):
+        return vars(cast("object", value)).items()
+    private: dict[str, Any] = getattr(value, "__pydantic_private__", None) or {}
+    return [*_parts(value), *private.items()]
 
 
 # -- key, effect, and texts for people -----------------------------------------------------------------------------
