@@ -23,6 +23,7 @@ from sayso.stores.base import Store
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
+from tests.support.running import ids, reason, started
 
 needs_posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX process ids")
 
@@ -101,6 +102,51 @@ def test_idempotent_call_is_not_run_again_after_its_approval_ended(store: Store,
     with pytest.raises(errors.OutcomeUnknownError):
         act(1)
     assert ran == [1]
+
+
+def test_a_later_start_that_failed_does_not_tell_how_the_first_one_ended(store: Store, clock: Clock) -> None:
+    """Only a person or `verify=` knows that, and until then nothing else has the effect."""
+    ran: list[int] = []
+    ends = [TimeoutError(), ConnectionRefusedError(), sayso.NotExecuted("the bank is closed")]
+    act = flaky(ran, ends, idempotent=True, effect="refund:{amount}", approval_expires="1h")
+    with sayso.run("r-1"):
+        request_id = approved(act, 1)
+        for kind in map(type, list(ends)):
+            with pytest.raises(kind):
+                act(1)
+            assert state_of(request_id) is State.UNKNOWN
+    clock.tick(hours=2)
+    with sayso.run("r-2"):
+        other = approved(act, 1)
+        with pytest.raises(errors.EffectTakenError, match=request_id):
+            act(1)
+        sayso.Review().resolve(request_id, happened=False, by="ada", comment="the bank has nothing", start=3)
+        store.settle(request_id)
+        assert state_of(request_id) is State.EXPIRED
+        assert act(1) == "done"
+    assert state_of(other) is State.DONE
+    assert ran == [1, 1, 1, 1]
+
+
+def test_a_tool_that_is_idempotent_keeps_its_effect_when_a_later_start_failed(store: Store) -> None:
+    ran, ends = list[int](), [TimeoutError(), ConnectionRefusedError()]
+
+    def refund(amount: int) -> None:
+        ran.append(amount)
+        raise ends.pop(0)
+
+    tool = sayso.Tool(refund, requires_approval=True, idempotent=True, effect="refund:{amount}")
+    paused = started(tool, amount=1)
+    (request_id,) = ids(paused)
+    sayso.Review().approve(request_id, by="ada")
+    for _ in range(2):
+        output = tool(run_id=paused.run_id).run()
+        assert reason(output)[1] == "outcome_unknown"
+        assert state_of(request_id) is State.UNKNOWN
+    (other,) = ids(paused := started(tool, amount=1))
+    sayso.Review().approve(other, by="ada")
+    assert "EffectTakenError" in str(tool(run_id=paused.run_id).run().error)
+    assert ran == [1, 1]
 
 
 @pytest.mark.parametrize("happened", [True, False])

@@ -455,6 +455,9 @@ def execute(
         with suppress(ValueError):  # a coroutine may be closed in a context without it
             executing.reset(before)
     attempt = judged(gate, attempt, handled)
+    ran = started.request.execution
+    if ran is not None and ran.unresolved and attempt.raised is not None:
+        attempt = attempt._replace(is_ambiguous=True)  # it does not tell how the earlier start ended
     if started.pid != os.getpid():  # a child that the call forked; it goes on in its parent, which records its end
         return attempt
     if attempt.left is not None:

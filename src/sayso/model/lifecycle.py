@@ -387,7 +387,7 @@ def resolve(
         detail["comment"] = comment
     if is_forced:
         detail["given_up"] = execution.worker
-    ended = _evolve(execution, finished_at=now, resolved_by=by)
+    ended = _evolve(execution, finished_at=now, resolved_by=by, unresolved=False)
     if not happened and not is_forced and _may_try_again(request, execution):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
@@ -505,8 +505,10 @@ def start(
     if same_effect:
         _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
-    stopped = 0 if before is None else before.stopped
-    execution = build_execution(token=token, worker=worker, attempt=attempt, started_at=now, stopped=stopped)
+    stopped, unresolved = (0, False) if before is None else (before.stopped, again or before.unresolved)
+    execution = build_execution(
+        token=token, worker=worker, attempt=attempt, started_at=now, stopped=stopped, unresolved=unresolved
+    )
     detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}
     detail |= {"start": execution.starts} if execution.stopped else {}
     new = _evolve(request, state=State.RUNNING, execution=execution)
@@ -546,13 +548,15 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         execution, finished_at=now, result=outcome.result, error=outcome.error,
         kept=None if kept is None else kept_digest(kept), not_kept=not_kept,
     )  # fmt: skip
-    state, holds = _ENDS[outcome.state], outcome.state == "unknown"
+    # That this start failed does not tell how an earlier one ended, and only that would free the effect.
+    event = "unknown" if outcome.state == "failed" and execution.unresolved else outcome.state
+    state, holds = _ENDS[event], event == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
         state, holds = State.APPROVED, True
     if state is State.APPROVED:
         detail["may_try_again"] = True
     new = _evolve(request, state=state, holds=holds, execution=ended)
-    return Transition(new, outcome.state, request.requester, "program", detail)
+    return Transition(new, event, request.requester, "program", detail)
 
 
 def keepable(outcome: Outcome) -> tuple[str | None, str | None]:

@@ -177,6 +177,7 @@ class Execution:
         error: The error's type and message, secrets masked.
         resolved_by: Who resolved an unknown outcome.
         stopped: How many starts of this approval paused to ask a person something else.
+        unresolved: Whether an earlier start of this idempotent call had an unknown outcome that nobody has resolved.
         kept: For a call with a key, digest of the real result, which `Store.result` returns.
         not_kept: Why the store does not have the real result of such a call.
     """
@@ -190,6 +191,7 @@ class Execution:
     error: str | None = None
     resolved_by: Identity | None = None
     stopped: int = 0
+    unresolved: bool = False
     kept: str | None = None
     not_kept: str | None = None
 

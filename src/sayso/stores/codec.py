@@ -518,7 +518,9 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
     if execution is not None:
         ended, resolver, more = execution.finished_at, execution.resolved_by, ()
         if execution.kept is not None or execution.not_kept is not None:
-            more = execution.stopped, execution.kept, execution.not_kept
+            more = execution.stopped, execution.unresolved, execution.kept, execution.not_kept
+        elif execution.unresolved:
+            more = execution.stopped, True
         elif execution.stopped:
             more = (execution.stopped,)
         fields["execution"] = (

@@ -222,6 +222,9 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
         request = self.unknown("first", idempotent=True)
         assert self.store.start(request.id, "second").state is State.RUNNING
         refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "first", Outcome("done")))
+        failed = self.store.finish(request.id, "second", Outcome("failed"))
+        assert failed.state is State.UNKNOWN, "the first start is still unknown"
+        assert self.store.start(request.id, "third").state is State.RUNNING
 
     # -- the journal -------------------------------------------------------------------------------------------
 
