@@ -24,8 +24,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import sayso
 from sayso import telemetry
 from sayso.errors import StoreUnavailableError
+from sayso.model.request import State
 from sayso.server.metrics import observe
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
 from sayso.stores.transaction import Record
 from sayso.testing import ScriptedReviewer, sample_call
 from tests.conftest import Clock
@@ -125,6 +126,27 @@ def test_a_failure_is_told_by_its_kind_and_not_by_its_words(heard: Heard, memory
     assert (span.status.status_code, span.status.description) == (trace.StatusCode.ERROR, None)
     assert not span.events
     assert "no refund" not in str(heard.everything())
+
+
+class Forever:
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+def test_a_traced_call_whose_coroutine_is_closed_is_unknown(heard: Heard, memory: Store) -> None:
+    @sayso.gate(wait="raise")
+    async def pay(amount: int) -> None:
+        await Forever()
+
+    with sayso.run("r-1"):
+        with pytest.raises(sayso.ConfirmationRequired):
+            pay(1).send(None)
+        (request,) = memory.list(Filter()).requests
+        sayso.Review().approve(request.id, by="ada")
+        call = pay(1)
+        call.send(None)
+        call.close()
+    assert memory.get(request.id).state is State.UNKNOWN
 
 
 def test_a_wait_has_its_span(heard: Heard, memory: Store, ran: list[Any]) -> None:

@@ -111,13 +111,15 @@ class Attempt(NamedTuple):
     """How a call of the gated function ended: with a value or with an exception.
 
     Attributes:
-        is_ambiguous: The exception does not say whether the call took operation. Set by `execute`.
+        is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
+        is_without_effect: The exception says that the call certainly did nothing (`NotExecuted`).
         left: The thread in which the call goes on, if the task that waited for it was cancelled.
     """
 
     value: Any
     raised: BaseException | None
     is_ambiguous: bool = False
+    is_without_effect: bool = False
     left: InThread | None = None
 
     def unwrap(self) -> Any:
@@ -158,6 +160,8 @@ class UserCall(NamedTuple):
 
     A sync function with an async caller runs in a thread.
     """
+
+    is_of_user = True  # also an attribute of what wraps one; other operations do not have it
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -256,7 +260,7 @@ async def adrive(operations: Operations[T]) -> T:
             try:
                 value = await operation.arun()
             except GeneratorExit as closed:
-                if not isinstance(operation, UserCall):
+                if not getattr(operation, "is_of_user", False):
                     raise
                 # The coroutine is closed in mid-call, so nothing can be awaited any more: record it synchronously.
                 return drive(operations, Attempt(None, closed))

@@ -105,6 +105,7 @@ class _Traced:
 
     def __init__(self, wrapped: Operation, request: Request, operation: str, **attributes: str) -> None:
         self._wrapped, self._request, self._operation, self._attributes = wrapped, request, operation, attributes
+        self.is_of_user = isinstance(wrapped, UserCall)
         self._span: Span | None = None
         self._token: Any = None
         self._begun = time.monotonic()
