@@ -527,6 +527,41 @@ def test_a_child_task_goes_on_waiting_when_its_parent_has_ended(
     assert asyncio.run(main()) == "Deleted /a"
 
 
+def test_a_call_whose_effect_is_taken_leaves_no_approval_behind_that_holds_the_effect(store: Store) -> None:
+    """Nobody comes back to it in a run without a name, and it would keep the effect from all others for a day."""
+    is_paying, go_on, ran = threading.Event(), threading.Event(), list[str]()
+
+    @sayso.gate(effect="pay:{to}")
+    def pay(to: str) -> None:
+        ran.append(to)
+        if len(ran) == 1:
+            is_paying.set()
+            assert go_on.wait(PATIENCE)
+            raise ValueError("no account")
+
+    def approve() -> Request:
+        (request,) = waiting_in(store)
+        return sayso.Review().approve(request.id, by="ada")
+
+    with workers() as threads:
+        threads.does(pay, "bob")
+        approve()
+        assert is_paying.wait(PATIENCE)
+        with workers() as others:
+            others.does(pay, "bob")
+            refused = approve()
+            (raised,) = others.end()
+        assert isinstance(raised, errors.EffectTakenError)
+        assert store.get(refused.id).state is State.CANCELLED
+        go_on.set()
+        threads.end()
+    with workers() as threads:
+        threads.does(pay, "bob")
+        approve()
+        assert threads.end() == [None]
+    assert ran == ["bob", "bob"]
+
+
 # -- between the decision and the start --------------------------------------------------------------------------------
 
 

@@ -184,8 +184,6 @@ class Waiter(Caller):
             if self.reason is not None:
                 self.raise_if_ended(request)
             self._has_begun = True
-        if self._request is not None:
-            self._leave_request()
 
     def started(self, request: Request) -> None:
         """Switch from starting to running; from here on the wait cannot be ended any more.
@@ -194,6 +192,8 @@ class Waiter(Caller):
             ConfirmationCancelled: Nobody waits any more, because the store took long to record the start; nothing ran.
         """
         self.look()
+        if self._request is not None:
+            self._leave_request()
         if self._late is not None:
             raise signals.not_awaited(request, self._late)
 
