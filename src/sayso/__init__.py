@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     )
     from sayso.errors import SaysoError
     from sayso.gates import Converse as _Converse
+    from sayso.gates.ambiguous import NotExecuted
     from sayso.gates.ask import ask
     from sayso.gates.call import current_request
     from sayso.gates.gate import gate, hold
     from sayso.gates.held import Held
-    from sayso.gates.outcome import NotExecuted
     from sayso.gates.scope import run
     from sayso.gates.signals import ConfirmationCancelled, ConfirmationDenied, ConfirmationExpired, ConfirmationFeedback
     from sayso.model.request import Decision, Request
@@ -60,7 +60,7 @@ _NAMES = {
     "gates.call": "current_request",
     "gates.gate": "gate hold",
     "gates.held": "Held",
-    "gates.outcome": "NotExecuted",
+    "gates.ambiguous": "NotExecuted",
     "gates.scope": "run",
     "gates.signals": "ConfirmationCancelled ConfirmationDenied ConfirmationExpired ConfirmationFeedback",
     "model.request": "Decision Request",

@@ -170,6 +170,52 @@ def test_call_resolved_as_not_happened_may_run_again_where_the_gate_allows_it(st
     assert ran == [1, 1]
 
 
+# -- NotExecuted -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner_is_held", [False, True], ids=["allowed", "held"])
+def test_that_a_call_inside_did_nothing_says_nothing_about_the_call_around_it(
+    store: Store, inner_is_held: bool
+) -> None:
+    paid: list[int] = []
+
+    @sayso.gate(wait="raise", when=lambda: inner_is_held)
+    def tell(amount: int) -> None:
+        raise sayso.NotExecuted("the customer has no address")
+
+    @sayso.gate(wait="raise", when=lambda: sayso.allow(budget="sum(args.amount) <= 100 per 24h"))
+    def pay(amount: int) -> None:
+        paid.append(amount)
+        tell(amount)
+
+    with sayso.run("r-1"):
+        if inner_is_held:
+            approved(tell, 100)
+        with pytest.raises(sayso.NotExecuted):
+            pay(100)
+        with pytest.raises(sayso.ConfirmationRequired):  # what it spent is not given back
+            pay(100)
+    assert paid == [100]
+
+
+def test_a_timeout_that_a_call_inside_did_nothing_about_is_still_open(store: Store) -> None:
+    @sayso.gate(wait="raise", when=lambda: False)
+    def tell() -> None:
+        raise sayso.NotExecuted("the customer has no address")
+
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> None:
+        try:
+            raise TimeoutError("no answer")  # noqa: TRY301  as the bank's client does
+        except TimeoutError:
+            tell()
+
+    request_id = approved(pay, 1)
+    with pytest.raises(sayso.NotExecuted):
+        pay(1)
+    assert state_of(request_id) is State.UNKNOWN
+
+
 # -- verify= ---------------------------------------------------------------------------------------------------------
 
 

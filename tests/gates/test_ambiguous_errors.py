@@ -17,13 +17,14 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import sayso
 from sayso import errors, policy
-from sayso.gates.outcome import exception_classes, is_ambiguous, mark_unknown, unknown_request
+from sayso.gates.ambiguous import exception_classes, is_ambiguous, mark_unknown, unknown_request
 from sayso.stores.base import Store
 
 
@@ -105,14 +106,90 @@ def during(error: BaseException, handled: BaseException) -> BaseException:
     return error
 
 
-def connecting(error: BaseException, where: str = "socket.create_connection") -> BaseException:
+def connecting(error: BaseException, where: str = "socket.create_connection", **variables: Any) -> BaseException:
     """Return an error as it comes out of the function that connects, or of another function of this name there."""
     module, _, name = where.rpartition(".")
     source: dict[str, Any] = {"__name__": module}
-    exec(f"def {name}(error):\n    raise error", source)  # noqa: S102  a frame with the names of the real one
+    text = f"def {name}({', '.join(['error', *variables])}):\n    raise error"
+    exec(text, source)  # noqa: S102  a frame with the names and variables of the real one
     with pytest.raises(type(error)) as caught:
-        source[name](error)
+        source[name](error, **variables)
     return caught.value
+
+
+def nested(error: BaseException, *places: str) -> BaseException:
+    """Return an error as it comes out of functions that call each other."""
+    for place in reversed(places):
+        error = connecting(error, place)
+    return error
+
+
+def test_a_pool_that_calls_itself_again_and_a_redirect_were_not_the_first_to_send() -> None:
+    pool, manager = "urllib3.connectionpool.urlopen", "urllib3.poolmanager.urlopen"
+    assert not is_ambiguous(nested(NewConnection("refused"), manager, pool))
+    assert is_ambiguous(nested(NewConnection("refused"), manager, pool, pool))
+    assert is_ambiguous(nested(NewConnection("refused"), manager, manager, pool))
+    assert is_ambiguous(nested(NewConnection("refused"), "requests.sessions.resolve_redirects", pool))
+    assert is_ambiguous(nested(ConnectionRefusedError(), "urllib.request.http_error_302"))
+
+
+def fallback(handled: BaseException, error: BaseException, where: str) -> BaseException:
+    """Return the error of a fallback that a program tries while it handles another error."""
+    module, _, name = where.rpartition(".")
+    source: dict[str, Any] = {"__name__": module}
+    exec(f"def {name}(error):\n    raise error", source)  # noqa: S102  a frame with the names of the real one
+    with pytest.raises(type(error)) as caught:  # noqa: PT012  as programs do
+        try:
+            raise handled
+        except type(handled):
+            source[name](error)
+    return caught.value
+
+
+@pytest.mark.parametrize("handled", [TimeoutError, ConnectionResetError, BrokenPipeError])
+def test_a_fallback_that_could_not_connect_does_not_explain_the_first_attempt(handled: type[OSError]) -> None:
+    for refused, where in (
+        (fake("httpx.ConnectError")("refused"), "httpx._transports.default.handle_async_request"),
+        (sql("psycopg.OperationalError", None, "connection refused"), "psycopg.connection.connect"),
+        (AioConnector("refused"), "aiohttp.connector._create_connection"),
+    ):
+        assert is_ambiguous(fallback(handled(), refused, where))
+        assert not is_ambiguous(fallback(ValueError(), type(refused)("refused"), where))
+
+
+ATTEMPTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "openai": ("openai._base_client.request", {"retries_taken": 0}, {"retries_taken": 2}),
+    "anthropic": ("anthropic._base_client.request", {"retries_taken": 0}, {"retries_taken": 2}),
+    "stripe": ("stripe._http_client._request_with_retries_internal", {"num_retries": 0}, {"num_retries": 1}),
+    "botocore": ("botocore.endpoint._send_request", {"attempts": 1}, {"attempts": 5}),
+    "backoff": ("backoff._sync.retry", {"tries": 1}, {"tries": 2}),
+    "tenacity": (
+        "tenacity.__call__", {"retry_state": SimpleNamespace(attempt_number=1)},
+        {"retry_state": SimpleNamespace(attempt_number=3)},
+    ),
+    "aiohttp, PUT": (
+        "aiohttp.client._request", {"method": "PUT", "retry_persistent_connection": True},
+        {"method": "PUT", "retry_persistent_connection": False},
+    ),
+    "httpx, redirected": (
+        "httpx._client._send_handling_redirects", {"history": []}, {"history": ["303 See Other"]}
+    ),
+    "aiohttp, redirected": (
+        "aiohttp.client._request", {"method": "POST", "history": ()}, {"method": "POST", "history": ["303 See Other"]},
+    ),
+    "another version": ("openai._base_client.request", {"retries_taken": 0}, {"tries": 0}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("client", ATTEMPTS)
+def test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_first_one_did(client: str) -> None:
+    where, first, later = ATTEMPTS[client]
+    for refused in (ConnectionRefusedError, fake("httpx.ConnectError"), fake("openai.APIConnectionError")):
+        cause = fake("httpx.ConnectTimeout")() if refused.__name__ == "APIConnectionError" else None
+        assert not is_ambiguous(connecting(caused(refused(), cause), where, **first))
+        assert is_ambiguous(connecting(caused(refused(), cause), where, **later))
+        assert is_ambiguous(caused(RuntimeError("could not pay"), connecting(caused(refused(), cause), where, **later)))
+    assert not is_ambiguous(connecting(ValueError("a response that the code rejects"), where, **later))
 
 
 OPEN: dict[str, Callable[[], BaseException]] = {

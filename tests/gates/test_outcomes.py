@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors
+from sayso import drivers, errors
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of
@@ -136,6 +136,46 @@ def test_record_keeps_an_error_without_words(store: Store) -> None:
     assert execution is not None
     assert execution.error is not None
     assert execution.error.startswith("Odd")
+
+
+class Unhashable(type):
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(cls, other: object) -> bool:
+        return cls is other
+
+
+class Lazy(type):
+    def __getattr__(cls, name: str) -> Any:
+        raise RuntimeError(f"{name} is not loaded")
+
+
+@pytest.mark.parametrize("kind", [Unhashable, Lazy])
+def test_a_result_whose_class_raises_when_it_is_looked_at_leaves_no_call_running(store: Store, kind: type) -> None:
+    @sayso.gate(wait="raise")
+    def act(unhashable: bool) -> Any:
+        return (Unhashable if unhashable else Lazy)("Result", (), {})()
+
+    request_id = approved(act, kind is Unhashable)
+    with pytest.raises((TypeError, RuntimeError), match=r"unhashable|is not loaded"):
+        act(kind is Unhashable)
+    assert state_of(request_id) is State.UNKNOWN
+
+
+def test_call_that_is_interrupted_as_it_returns_is_unknown(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come when the function has returned, and before its end is looked at."""
+    act = flaky([], [])
+    request_id = approved(act, 1)
+    call = drivers.UserCall.__call__
+
+    def interrupted(self: drivers.UserCall) -> drivers.Attempt:
+        call(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drivers.UserCall, "__call__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        act(1)
+    assert state_of(request_id) is State.UNKNOWN
 
 
 def test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown(store: Store) -> None:

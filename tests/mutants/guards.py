@@ -114,7 +114,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call whose end is broken off is unknown", "gates/call.py",
-        "            yield StoreCall(store.finish, request.id, start.token, outcome, None)\n        raise", "            pass\n        raise",
+        "        yield from _not_recorded(store, start, error)\n", "",
         "gates/test_outcomes.py::test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown",
     ),
     Mutant(
@@ -134,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "a spent approval is not found again", "model/lifecycle.py",
-        'state, holds = _ENDS[outcome.state], outcome.state == "unknown"', "state, holds = _ENDS[outcome.state], True",
+        'state, holds = _ENDS[event], event == "unknown"', "state, holds = _ENDS[event], True",
         "model/test_lifecycle.py::test_a_spent_approval_no_longer_holds_and_an_unknown_one_does",
     ),
     # -- ends -------------------------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ MUTANTS = [
     ),
     Mutant(
         "a rule that fails lets nothing through", "gates/hooks.py",
-        "refuse(gate, gate.rule, error, arguments)", "return verdict_of(False, gate.rule)",
+        "refuse(gate, gate.rule, error, arguments, handled)", "return verdict_of(False, gate.rule)",
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
@@ -659,10 +659,30 @@ MUTANTS = [
     ),
     Mutant(
         "not executed is believed before anything else",
-        "gates/outcome.py",
-        "if key in met or name == _NOT_EXECUTED:",
-        "if key in met:",
+        "gates/ambiguous.py",
+        "if name == _NOT_EXECUTED:",
+        "if False:",
         "gates/test_ambiguous_errors.py::test_not_executed_says_no_whatever_it_was_raised_from",
+    ),
+    Mutant(
+        "an interruption is ambiguous whatever the function makes of it", "gates/ambiguous.py",
+        "(is_interrupt and not is_explained)", "False",
+        "gates/test_ambiguous_outcomes.py::test_a_cancellation_of_which_the_function_makes_another_error_is_unknown",
+    ),
+    Mutant(
+        "an earlier attempt of a client is not forgotten", "gates/ambiguous.py",
+        "if is_before and self.is_later_attempt:", "if False:",
+        "gates/test_ambiguous_errors.py::test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_first_one_did",
+    ),
+    Mutant(
+        "a later start that failed leaves an unknown one unknown", "model/lifecycle.py",
+        'outcome.state == "failed" and execution.unresolved', "False",
+        "stores/test_contract.py::TestMemory::test_only_an_idempotent_call_is_started_again_after_an_unknown_outcome",
+    ),
+    Mutant(
+        "a call whose wait ended during its start does not run", "gates/wait.py",
+        "if self._late is not None:", "if False:",
+        "gates/test_waits_end.py::test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start",
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
@@ -672,7 +692,7 @@ MUTANTS = [
     ),
     Mutant(
         "a start takes the effect of its arguments", "gates/call.py",
-        "if effect != request.effect:\n        raise", "if False:\n        raise",
+        "if effect != started.effect:", "if False:",
         "gates/test_held.py::test_a_start_takes_no_effect_but_the_one_of_its_arguments",
     ),
     Mutant(

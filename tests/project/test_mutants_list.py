@@ -18,6 +18,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 CORE = {
     "audit/__init__.py",
     "gates/call.py",
+    "gates/ambiguous.py",
     "gates/outcome.py",
     "gates/scope.py",
     "model/canonical/__init__.py",

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sayso import clock, errors, telemetry
 from sayso.drivers import Attempt, InThread, Operations, StoreCall, UserCall, drive
 from sayso.gates import captured
+from sayso.gates.ambiguous import Handled, is_own_word, mark_unknown
 from sayso.gates.hooks import (
     as_encoded,
     ask_rule,
@@ -34,17 +35,7 @@ from sayso.gates.hooks import (
     under_record,
 )  # fmt: skip
 from sayso.gates.options import Gate
-from sayso.gates.outcome import (
-    Handled,
-    asked_before,
-    find_keyed,
-    held_by_now,
-    judged,
-    look_into,
-    mark_unknown,
-    outcome_of,
-    replay,
-)
+from sayso.gates.outcome import asked_before, find_keyed, held_by_now, judged, look_into, outcome_of, replay
 from sayso.gates.scope import Occasion, executing, requester
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
@@ -144,7 +135,9 @@ def _unasked(
     gate.check_bounds(arguments)
     if verdict.log:
         yield from unchanged(gate, arguments, note_allowed(gate, store, occasion, verdict))
+    handled = Handled.now()
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
+    is_own_word(attempt.raised, handled)  # and not that of a call around it
     caller.passed(attempt)
     return attempt
 
@@ -435,9 +428,7 @@ def execute(
     an ambiguous error (`sayso.gates.outcome`), to which a note is added.
 
     Args:
-        gate: The function's gate.
-        store: The request's store.
-        request: The request to start.
+        gate, store, request: The function's gate, its store and the request to start.
         wanted: What its approval must satisfy. Defaults to the stricter of its record and the gate.
         caller: Who makes the call; what it saves of its run is stored together with the outcome.
 
@@ -449,12 +440,17 @@ def execute(
     started = yield from begin(gate, store, request, wanted, caller=caller)
     before, handled = executing.set((*executing.get(), started.request)), Handled.now()
     try:
-        call = UserCall(gate.function, started.args, started.kwargs)
-        attempt: Attempt = yield telemetry.executing(started.request, call)
-    finally:
-        with suppress(ValueError):  # a coroutine may be closed in a context without it
-            executing.reset(before)
-    attempt = judged(gate, attempt, handled)
+        try:
+            call = UserCall(gate.function, started.args, started.kwargs)
+            attempt: Attempt = yield telemetry.executing(started.request, call)
+        finally:
+            with suppress(ValueError):  # a coroutine may be closed in a context without it
+                executing.reset(before)
+        attempt = judged(gate, attempt, handled)
+    except BaseException as error:  # usually Ctrl-C right after the call; the call must not stay `running`
+        if started.pid == os.getpid() and not isinstance(error, GeneratorExit):
+            yield from _not_recorded(store, started, error)
+        raise
     ran = started.request.execution
     if ran is not None and ran.unresolved and attempt.raised is not None:
         attempt = attempt._replace(is_ambiguous=True)  # it does not tell how the earlier start ended
@@ -482,7 +478,7 @@ def begin(
             except errors.ApprovalHeldError as held:
                 yield from caller.held_back(request, held.milliseconds / 1000)
         arguments = _approved_arguments(gate, started, wanted)
-        if gate.effect is not None:  # the effect that the start took must be that of these arguments
+        if gate.effect is not None:
             yield from _must_have_effect(gate, started, arguments)
         args, kwargs = gate.signature.spread(arguments)
         caller.started(started)
@@ -504,10 +500,10 @@ def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str
         yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why, not_run=True), None)
 
 
-def _must_have_effect(gate: Gate, request: Request, arguments: dict[str, Any]) -> Operations[None]:
+def _must_have_effect(gate: Gate, started: Request, arguments: dict[str, Any]) -> Operations[None]:
     effect = yield from effect_of(gate, arguments)
-    if effect != request.effect:
-        raise errors.InvalidChangesError(request.id, [_moved(effect, request)])
+    if effect != started.effect:  # which the start took
+        raise errors.InvalidChangesError(started.id, [_moved(effect, started)])
 
 
 def end(
@@ -519,10 +515,8 @@ def end(
     is_resolved = False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
-    except BaseException as error:  # usually Ctrl-C: if the process goes on, the call would stay `running`
-        with suppress(errors.SaysoError):
-            outcome = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
-            yield StoreCall(store.finish, request.id, start.token, outcome, None)
+    except BaseException as error:  # as in `execute`
+        yield from _not_recorded(store, start, error)
         raise
     try:
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
@@ -545,6 +539,12 @@ def end(
     if not (gate.is_self_contained or gate.retries or gate.idempotent):
         captured.forget(request.id)
     return attempt
+
+
+def _not_recorded(store: ProgramStore, start: Started, error: BaseException) -> Operations[None]:
+    with suppress(errors.SaysoError):
+        outcome = Outcome("unknown", error=f"not recorded: {type(error).__name__}")
+        yield StoreCall(store.finish, start.request.id, start.token, outcome, None)
 
 
 def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> Operations[None]:

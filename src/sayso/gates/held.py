@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sayso import errors
 from sayso.drivers import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
+from sayso.gates.ambiguous import is_own_word
 from sayso.gates.call import Started, as_recorded, begin, end, gated_call, send_back
 from sayso.gates.options import Gate
 from sayso.gates.outcome import replay
@@ -203,6 +204,7 @@ class HeldBase:
             if started.pid != os.getpid():
                 what = f"process {started.pid} has started {request_id}, and reports how that ends"
                 raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
+            attempt = attempt._replace(is_without_effect=is_own_word(attempt.raised, None))
             yield from end(self._gate, self._store, started, attempt, is_raised=False)
             self._started = None
         self._attempt = attempt

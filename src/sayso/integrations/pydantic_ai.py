@@ -16,8 +16,8 @@ from inspect import isawaitable
 from typing import Any, Literal, Unpack, cast
 
 from sayso import config, errors
+from sayso.gates.ambiguous import NotExecuted
 from sayso.gates.gate import HoldOptions
-from sayso.gates.outcome import NotExecuted
 from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, options_of
 from sayso.model import canonical
 from sayso.model.request import not_run

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 from sayso import errors
 from sayso.drivers import Attempt, Operations, adrive, drive
 from sayso.errors import ConfigError
+from sayso.gates.ambiguous import exception_classes
 from sayso.gates.gate import OnReject, call_function, checked_on_reject
 from sayso.gates.options import Gate, check_hook, check_known, check_text
-from sayso.gates.outcome import exception_classes
 from sayso.gates.signals import trim, trimmed
 from sayso.model import cached_property
 from sayso.model.redaction import words

@@ -17,11 +17,11 @@ from typing import Any, cast
 from sayso import errors
 from sayso.drivers import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
+from sayso.gates.ambiguous import unknown_request
 from sayso.gates.call import gated_call
 from sayso.gates.gate import value_for_no
 from sayso.gates.hooks import secrets_among
 from sayso.gates.options import Gate
-from sayso.gates.outcome import unknown_request
 from sayso.gates.signals import Caller, open_request
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest

@@ -20,9 +20,9 @@ from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
 from sayso.drivers import offload
 from sayso.gates import scope, signals
+from sayso.gates.ambiguous import unknown_request
 from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
-from sayso.gates.outcome import unknown_request
 from sayso.model import canonical, redaction
 from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State, secrets_of_call

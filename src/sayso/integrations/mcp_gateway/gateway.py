@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 from sayso import aio, clock, config, errors
 from sayso.drivers import offload
 from sayso.gates import signals
-from sayso.gates.outcome import NotExecuted
+from sayso.gates.ambiguous import NotExecuted
 from sayso.gates.scope import requester
 from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import Message, Send, brief, dump, object_of, parts_of, tool_result

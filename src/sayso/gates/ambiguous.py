@@ -1,0 +1,396 @@
+"""Which exceptions leave it open whether a call took effect.
+
+A call that may have taken effect (a timeout, or a connection lost after sending) ends as `unknown`; a call that raised
+anything else ends as `failed`. An exception is judged together with its causes and contexts, even suppressed ones. Its
+class is recognized by package and name, so no client library is imported. Invariant: an ambiguous error becomes
+`failed` only if it certainly occurred before anything was sent, or is `NotExecuted`.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import FrameType, TracebackType
+from typing import Any, NamedTuple, Self, cast
+
+from sayso import errors
+
+
+class NotExecuted(Exception):
+    """Raised by a gated function to say that its call certainly did nothing, whatever error caused it.
+
+    The call ends as `failed` and not as `unknown`. The approval is used up, and the message is recorded.
+
+    Example:
+        ```python
+        @sayso.gate(wait="raise")
+        def pay(amount: int) -> None:
+            try:
+                bank.pay(amount)
+            except bank.LockTimeout as error:  # the bank promises that nothing was booked
+                raise sayso.NotExecuted("the account is locked") from error
+        ```
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+
+NotExecuted.__module__ = "sayso"
+
+
+def _names(package: str, names: str) -> frozenset[str]:
+    return frozenset(f"{package}.{name}" for name in names.split())
+
+
+def _of_httpx(names: str) -> frozenset[str]:
+    packages = ("httpx", "httpx2", "httpcore", "httpcore2")
+    return frozenset[str]().union(*(_names(package, names) for package in packages))
+
+
+# Raised by a socket, before or after a connection exists. If the error around it says that there was none, it does not
+# count.
+_SOCKET = _names("builtins", "TimeoutError ConnectionResetError ConnectionAbortedError BrokenPipeError") | _names(
+    "ssl", "SSLEOFError SSLZeroReturnError SSLSyscallError"
+)
+# Likewise, if the details of the error say that a connection broke (`_has_broken`).
+_TLS = "ssl.SSLError"
+_POSTGRES = {"asyncpg.PostgresConnectionError", "psycopg.OperationalError", "psycopg2.OperationalError"}
+_POSTGRES_CLOSED = {"asyncpg.InterfaceError", "psycopg2.InterfaceError"}
+_MYSQL = _names("mysql", "InterfaceError OperationalError") | {"MySQLdb.OperationalError", "pymysql.OperationalError"}
+# Raised after something was or may have been sent; also the interrupts of job queues, which hit a call anywhere.
+_SENT = frozenset[str]().union(
+    _of_httpx("ReadTimeout WriteTimeout ReadError WriteError CloseError RemoteProtocolError TimeoutException"),
+    _names("aiohttp", "ServerDisconnectedError ServerTimeoutError ClientOSError ClientPayloadError"),
+    _names("aiohttp", "ClientConnectionResetError ClientConnectionError HttpProcessingError"),
+    _names("asyncio", "IncompleteReadError"),
+    _names("billiard", "SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError"),
+    _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
+    _names("botocore", "IncompleteReadError"),
+    _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
+    _names("concurrent", "CancelledError TimeoutError BrokenExecutor"),
+    _names("grpc", "FutureTimeoutError"),
+    _names("h11", "RemoteProtocolError"),
+    _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
+    _names("multiprocessing", "TimeoutError"),
+    _names("requests", "ChunkedEncodingError"),
+    _names("rq", "BaseTimeoutException"),
+    _names("sayso", "OutcomeNotRecordedError"),
+    _names("smtplib", "SMTPServerDisconnected"),
+    _names("subprocess", "TimeoutExpired"),
+    _names("urllib3", "IncompleteRead InvalidChunkLength TimeoutError"),
+)
+# Classes for errors both before and after sending: the error that they carry decides; without one, nobody knows.
+_EITHER = frozenset[str]().union(
+    _names("anthropic", "APIConnectionError"),
+    _names("openai", "APIConnectionError"),
+    _names("requests", "ConnectionError Timeout"),
+    _names("stripe", "APIConnectionError"),
+    _names("urllib3", "ProtocolError ReadTimeoutError"),
+)
+# Raised before anything was sent: no address, no connection, no handshake, no free connection in the pool.
+_NOT_SENT = frozenset[str]().union(
+    _names("builtins", "ConnectionRefusedError"),
+    _names("socket", "gaierror herror"),
+    _names("ssl", "SSLCertVerificationError"),
+    _of_httpx("ConnectTimeout PoolTimeout ConnectError ProxyError LocalProtocolError UnsupportedProtocol"),
+    _names("aiohttp", "ClientConnectorError ConnectionTimeoutError ServerFingerprintMismatch"),
+    _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
+    _names("psycopg", "ConnectionTimeout"),
+    _names("psycopg_pool", "PoolClosed PoolTimeout TooManyRequests"),
+    _names("requests", "ConnectTimeout ProxyError"),
+    _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
+)
+# Raised for a certificate, and also for a connection that broke during sending: only the error inside decides.
+_SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
+
+# SQLSTATEs of a connection that broke, of a server that crashed, and of a statement whose end the server does not know.
+_SQL_OPEN, _SQL_NOT_CONNECTED = ("08", "40003", "57P02"), {"08001", "08004"}
+_MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the same, with the system's error
+_DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
+
+_GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
+_NOT_EXECUTED = "sayso.NotExecuted"
+_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | {_TLS, "grpc.RpcError"}
+_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | {_NOT_EXECUTED}
+_LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
+# Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
+_CONNECTS = {
+    ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
+    ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
+    ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
+    ("psycopg.connection_async", "connect"), ("psycopg2", "connect"), ("pymysql.connections", "connect"),
+}  # fmt: skip
+# Where clients and libraries try again, or follow a redirect: a local variable, and its value in the first attempt. The
+# error of the last attempt says nothing about the earlier ones, and does not refer to their errors.
+_TRIES_AGAIN: dict[tuple[str, str], tuple[str, object]] = {
+    ("anthropic._base_client", "request"): ("retries_taken", 0),
+    ("backoff._async", "retry"): ("tries", 1),
+    ("backoff._sync", "retry"): ("tries", 1),
+    ("botocore.endpoint", "_send_request"): ("attempts", 1),
+    ("httpx._client", "_send_handling_redirects"): ("history", []),
+    ("httpx2._client", "_send_handling_redirects"): ("history", []),
+    ("openai._base_client", "request"): ("retries_taken", 0),
+    ("stripe._http_client", "_request_with_retries_internal"): ("num_retries", 0),
+    ("stripe._http_client", "_request_with_retries_internal_async"): ("num_retries", 0),
+}
+# These call themselves again, or are in the traceback for a redirect only.
+_REPEATED = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
+_REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
+_STANDARD = {"builtins", "socket", "ssl"}
+
+
+def is_ambiguous(
+    error: BaseException, also: tuple[type[BaseException], ...] = (), handled: BaseException | None = None
+) -> bool:
+    """Return whether the call may have taken effect in spite of an error.
+
+    Args:
+        error: The call's exception.
+        also: Further ambiguous classes, from the gate's author.
+        handled: The error that the caller was handling when it made the call; earlier errors are not judged.
+    """
+    try:
+        return bool(_Judge(also, handled, _was_tried_before(error, handled)).judge([error]))
+    except Exception:  # noqa: BLE001  reading an error may run user code; if that fails, nothing is known
+        return True
+
+
+class _Judge(NamedTuple):
+    """Judges whether a call may have taken effect: True, False (nothing was sent), or None (the errors do not say).
+
+    Attributes:
+        also: Further ambiguous classes.
+        handled: The error that the caller was handling when it made the call.
+        is_later_attempt: Whether a client tried before by itself; that nothing was sent this time is not enough then.
+    """
+
+    also: tuple[type[BaseException], ...]
+    handled: BaseException | None
+    is_later_attempt: bool
+
+    def judge(self, errors: Iterable[BaseException]) -> bool | None:
+        """Return the judgement of several errors together."""
+        met = set[tuple[int, bool]]()
+        return _together([self._judge_one(error, met, is_explained=False) for error in errors])
+
+    def _judge_one(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
+        """Return the judgement of one error; `is_explained`: an error around it says that there was no connection."""
+        key, name = (id(error), is_explained), _known_name(error)
+        if key in met:
+            return None
+        met.add(key)
+        if name == _NOT_EXECUTED:
+            of_inner: Handled | None = error.__dict__.get("_sayso_inner")  # what this call was handling when it made it
+            outside = None if of_inner is None or of_inner.error is self.handled else of_inner.error
+            return None if outside is None else self._judge_one(outside, met, is_explained=False)
+        is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
+        if isinstance(error, self.also) or (is_interrupt and not is_explained):
+            return True
+        inside = list(_inside(error, name, self.handled))
+        if name in _EITHER:
+            return self.judge(inside) is not False
+        is_broken = name in _SOCKET or _has_broken(name, error)
+        is_before = name in _NOT_SENT or (is_broken and _was_connecting(error))
+        if is_before and self.is_later_attempt:
+            return True
+        is_after = name in _SENT or (is_broken and not is_explained) or _is_open_rpc(name, error)
+        if is_after and not is_before:
+            return True
+        # If there was no connection, the members of a group are attempts to connect.
+        if isinstance(error, BaseExceptionGroup) and not is_explained:
+            members: Sequence[BaseException] = cast("Any", error).exceptions
+            if any(self.judge([member]) for member in members):
+                return True
+        # The context of a socket's own error, or of an interrupt, is earlier, and nothing here explains it; nor what
+        # the program itself caught before it called a library. But a timeout that ended a connection attempt explains
+        # the cancellation that it was made of.
+        is_explained = is_explained or is_before
+        explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
+        cut_off = error.__cause__ if is_explained and name == "builtins.TimeoutError" else None
+        judgement = _together([
+            self._judge_one(
+                one, met,
+                is_explained=(explains and (one is error.__cause__ or _is_caught_by_library(one)))
+                or (one is cut_off and not isinstance(one, Exception)),
+            )
+            for one in inside
+        ])  # fmt: skip
+        return False if judgement is None and is_before else judgement
+
+
+def _together(judgements: Collection[bool | None]) -> bool | None:
+    return True if True in judgements else False if False in judgements else None
+
+
+def _known_name(error: BaseException) -> str:
+    """Return the first known class of an error; empty if there is none."""
+    for kind in type(error).__mro__:
+        name = f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
+        if name in _KNOWN:
+            return name
+    return ""
+
+
+def _inside(error: BaseException, name: str, handled: BaseException | None) -> Iterator[BaseException]:
+    """Yield the cause and the context of an error, and the errors that it carries."""
+    cause, context = error.__cause__, error.__context__
+    if cause is not None:
+        yield cause
+    # `raise ... from None`, or from another error, hides the context from readers, but does not undo what it was about.
+    if context is not None and context is not handled and name not in _EITHER:  # those carry the relevant error
+        yield context
+    for carried in (*error.args, getattr(error, "reason", None)):  # requests and urllib3 carry errors in these
+        if isinstance(carried, BaseException):
+            yield carried
+
+
+def _frames(error: BaseException) -> Iterator[tuple[FrameType, tuple[Any, str]]]:
+    """Yield the frames of a traceback with their module and function."""
+    step = error.__traceback__
+    while step is not None:
+        yield step.tb_frame, (step.tb_frame.f_globals.get("__name__"), step.tb_frame.f_code.co_name)
+        step = step.tb_next
+
+
+def _was_connecting(error: BaseException) -> bool:
+    return any(place in _CONNECTS for _, place in _frames(error))
+
+
+def _is_caught_by_library(error: BaseException) -> bool:
+    for _, (module, _) in _frames(error):  # the first one caught it
+        return str(module).partition(".")[0] in _LIBRARIES
+    return error.__traceback__ is None  # it was carried, and not raised
+
+
+def _was_tried_before(error: BaseException, handled: BaseException | None) -> bool:
+    """Return whether a client, or a library for retries, had tried before the attempt that raised the error."""
+    met, waiting = set[int](), [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in met:
+            continue
+        met.add(id(current))
+        repeated = set[tuple[Any, str]]()
+        for frame, place in _frames(current):
+            if place in repeated or place in _REDIRECTED or _is_later_attempt(frame, place):
+                return True
+            if place in _REPEATED:
+                repeated.add(place)
+        waiting += _inside(current, "", handled)
+        waiting += cast("Any", current).exceptions if isinstance(current, BaseExceptionGroup) else ()
+    return False
+
+
+def _is_later_attempt(frame: FrameType, place: tuple[Any, str]) -> bool:
+    if place in _TRIES_AGAIN:
+        variable, first = _TRIES_AGAIN[place]
+        return frame.f_locals.get(variable) != first
+    if place == ("aiohttp.client", "_request"):  # which tries once more if a kept connection was closed
+        repeatable, known = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}, frame.f_locals
+        is_repeated = known.get("retry_persistent_connection") is False and known.get("method") in repeatable
+        return is_repeated or bool(known.get("history"))
+    if place[0] in {"tenacity", "tenacity.asyncio", "tenacity._asyncio"} and place[1] == "__call__":
+        return getattr(frame.f_locals.get("retry_state"), "attempt_number", 2) > 1
+    return False
+
+
+def _has_broken(name: str, error: Any) -> bool:
+    """Return whether the details of an error say that the connection of a database, a socket or a disk broke."""
+    if name in _POSTGRES:
+        state = getattr(error, "pgcode" if name.startswith("psycopg2") else "sqlstate", None)
+        return state is None or (state.startswith(_SQL_OPEN) and state not in _SQL_NOT_CONNECTED)
+    if name in _POSTGRES_CLOSED:
+        return "connection" in str(error) and "closed" in str(error)
+    if name in _MYSQL:
+        return bool(error.args) and error.args[0] in _MYSQL_OPEN
+    if name == _TLS:
+        return "timed out" in str(error) and "handshake" not in str(error)
+    return name == "" and isinstance(error, OSError) and error.errno in _DISK_OR_LINE
+
+
+def _is_open_rpc(name: str, error: Any) -> bool:
+    if name != "grpc.RpcError":
+        return False
+    code = getattr(error, "code", None)
+    return not callable(code) or getattr(code(), "name", "UNKNOWN") in _GRPC_OPEN
+
+
+def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[BaseException], ...]:
+    """Return the exception classes in `ambiguous=` or another option: one class, or several.
+
+    Raises:
+        ConfigError: A value is not an exception class.
+    """
+    several = (
+        cast("Collection[Any]", given) if isinstance(given, Collection) and not isinstance(given, str) else [given]
+    )
+    for one in several:
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
+            raise errors.ConfigError(f"{option} takes exception classes, not {one!r}")
+        if issubclass(one, NotExecuted):
+            raise errors.ConfigError(f"{option} cannot take {one.__name__}, which means that the call had no effect")
+    return tuple(several)
+
+
+def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool) -> None:
+    """Note on an error that the outcome of its call is unknown, for readers and for the enclosing run."""
+    hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried automatically"
+    note = (
+        f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
+        f" took effect; {hint}. Find out whether it took effect, then run `sayso resolve {request_id} --happened` or"
+        " `--did-not`"
+    )
+    with suppress(Exception):  # an error may not allow changes
+        error.add_note(note)
+        error._sayso_unknown = request_id  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+
+
+def unknown_request(error: BaseException) -> str | None:
+    """Return the request whose outcome is unknown because of this error, one of its causes or one of its contexts."""
+    met, waiting = set[int](), [error]
+    while waiting:
+        current = waiting.pop()
+        if id(current) in met or isinstance(current, NotExecuted):
+            continue
+        met.add(id(current))
+        found = current.__dict__.get("_sayso_unknown")
+        if isinstance(found, str):
+            return found
+        # The context counts even if it is suppressed, as in `_inside`.
+        waiting += [one for one in (current.__context__, current.__cause__) if one is not None]
+    return None
+
+
+class Handled(NamedTuple):
+    """What the program was handling when it made a call, if it is in an `except` block.
+
+    Attributes:
+        error: The error.
+        trace: Its traceback then. It grows if the call meets the same object again, as some clients store what they
+            raise.
+    """
+
+    error: BaseException | None
+    trace: TracebackType | None
+
+    @classmethod
+    def now(cls) -> Self:
+        """Return what is handled here."""
+        error = sys.exc_info()[1]
+        return cls(error, None if error is None else error.__traceback__)
+
+    def before(self) -> BaseException | None:
+        """Return the error if it is older than the call and has nothing to do with it."""
+        return None if self.error is None or self.error.__traceback__ is not self.trace else self.error
+
+
+def is_own_word(error: BaseException | None, handled: Handled | None) -> bool:
+    """Return whether an error is `NotExecuted` of the call that ends with it; if so, it is not for calls around it."""
+    if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:
+        return False
+    with suppress(Exception):  # as in `mark_unknown`
+        error._sayso_inner = handled or Handled(None, None)  # type: ignore[attr-defined]  # noqa: SLF001
+    return True
