@@ -356,7 +356,10 @@ def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_nam
     )
     gone = me._replace(pid="999999999")
     assert processes.is_gone("/".join(gone))
-    malformed = ("nonsense", "/".join(gone._replace(pid="x")), "/".join(gone[:-1]))
+    malformed = ["nonsense", "/".join(gone[:-1])]
+    malformed += [
+        "/".join(gone._replace(pid=pid)) for pid in ("", "0", "-1", "x", "\u00b2", "9" * 10, "9" * 20, "9" * 500)
+    ]
     foreign = ("/".join(gone._replace(host="other")), "/".join(gone._replace(pid_namespace="4711")))
     for name in (*malformed, *foreign):
         assert not processes.is_gone(name), name

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -231,6 +232,7 @@ _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
 SOONEST_RENEWAL = _SHORTEST / 4
 """No lease is renewed sooner than this after its start, because the first renewal comes after half of its span."""
 
+_PROCESS_ID = re.compile("[0-9]{1,9}")
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside containers
 
 
@@ -368,7 +370,8 @@ def is_gone(worker: str) -> bool:
     if theirs.boot != mine.boot:
         is_here = theirs.machine == mine.machine and mine.pid_namespace == _OUTERMOST
         return bool(theirs.boot and mine.machine) and is_here
-    pid = int(theirs.pid) if theirs.pid.isdigit() else 0
+    # Other programs wrote this text; a number that is no process id makes os.kill raise, or means another process.
+    pid = int(theirs.pid) if _PROCESS_ID.fullmatch(theirs.pid) else 0
     if pid <= 0:
         return False
     if not _exists(pid):
