@@ -114,6 +114,8 @@ def respond_to_confirmation(
     approved: bool = True,  # noqa: FBT001, FBT002  the published signature
     data: Any = None,
     status: str | None = None,
+    *,
+    seen: str | None = None,
 ) -> None:
     """Record a person's response. It is durable in the request's store on return.
 
@@ -127,6 +129,8 @@ def respond_to_confirmation(
         data: For a call: all arguments, in place of the requested ones, even if it is `{}`. With a rejection or
             feedback: words to the program. For a question: the answer.
         status: `approved`, `rejected`, `edited` or `feedback`; takes precedence over `approved`.
+        seen: The `fingerprint` of the `ConfirmationRequired` that the person saw. Without it, an approval counts only
+            for the call as it was asked: it is refused if another reviewer has changed the call.
 
     Raises:
         TypeError: `approved` is not a bool. (`"no"` would count as true.)
@@ -140,7 +144,7 @@ def respond_to_confirmation(
     here = scope.current()
     store = config.store_with(confirmation_id)
     if store is not None:
-        request = _decide(Review(store), store.get(confirmation_id), chosen, data)
+        request = _decide(Review(store), store.get(confirmation_id), chosen, data, seen)
         if isinstance(request.subject, Call):
             here.adopted[request.subject.digest] = request.id
     else:
@@ -167,8 +171,8 @@ def _status(*, approved: bool, data: Any, status: str | None) -> str:
     return "edited" if status == "approved" and data is not None else status
 
 
-def _decide(review: Review, request: Request, chosen: str, data: Any) -> Request:
-    request_id = request.id
+def _decide(review: Review, request: Request, chosen: str, data: Any, seen: str | None) -> Request:
+    request_id, seen = request.id, request.fingerprint if seen is None else seen
     words = None if data is None else data if isinstance(data, str) else repr(data)
     if chosen == "rejected":
         return review.reject(request_id, words)
@@ -177,12 +181,12 @@ def _decide(review: Review, request: Request, chosen: str, data: Any) -> Request
     if chosen == "feedback":
         return review.feedback(request_id, words or "")
     if data is None:
-        return review.approve(request_id)
+        return review.approve(request_id, seen=seen)
     if not isinstance(data, Mapping):
         raise errors.InvalidChangesError(
             request_id, [f"data= takes the changed arguments as a dict, not {type(data).__name__}"]
         )
-    return review.approve(request_id, arguments=cast("Mapping[str, Any]", data))
+    return review.approve(request_id, arguments=cast("Mapping[str, Any]", data), seen=seen)
 
 
 def get_confirmation_status(confirmation_id: str) -> str | None:

@@ -82,7 +82,7 @@ ROUND_TRIPS: dict[str, Callable[[ConfirmationRequired], ConfirmationRequired]] =
     [
         ConfirmationRequired("Go on?"),
         ConfirmationRequired("Größe ändern? \u202e", confirmation_id="x", context={"n": [1, {"a": None}]}),
-        ConfirmationRequired("Delete?", tool_call=ToolCall("delete", {"path": "/a"}, "call_1")),
+        ConfirmationRequired("Delete?", tool_call=ToolCall("delete", {"path": "/a"}, "call_1"), fingerprint="f"),
     ],
     ids=["bare", "context", "call"],
 )
@@ -90,7 +90,7 @@ def test_pause_survives(way: str, pause: ConfirmationRequired) -> None:
     back = ROUND_TRIPS[way](pause)
     assert type(back) is ConfirmationRequired
     assert (back.question, back.confirmation_id, back.context) == (pause.question, pause.confirmation_id, pause.context)
-    assert back.tool_call == pause.tool_call
+    assert (back.tool_call, back.fingerprint) == (pause.tool_call, pause.fingerprint)
     assert type(back.tool_call) is type(pause.tool_call)
     assert str(back) == str(pause)
 

@@ -274,12 +274,12 @@ def test_question_about_dates_and_paths_is_asked(store: Store) -> None:
 
 def test_every_described_name_is_there_with_its_parameters() -> None:
     described = {
-        "ConfirmationRequired": "question, *, confirmation_id, tool_call, context",
+        "ConfirmationRequired": "question, *, confirmation_id, tool_call, context, fingerprint",
         "ConfirmationRejected": "message, *, confirmation_id, tool_call",
         "ToolCall": "name, args, call_id",
         "ResumeState": "exception, user_response",
         "confirm_first": "func, options",
-        "respond_to_confirmation": "confirmation_id, approved, data, status",
+        "respond_to_confirmation": "confirmation_id, approved, data, status, seen",
         "get_confirmation_status": "confirmation_id",
         "get_confirmation_context": "",
         "clear_confirmation": "confirmation_id",

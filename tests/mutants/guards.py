@@ -258,6 +258,17 @@ MUTANTS = [
         "model/test_lifecycle.py::test_what_is_approved_is_what_the_last_voter_saw",
     ),
     Mutant(
+        "a response that does not say what was seen counts for the call as asked", "confirmation.py",
+        "request_id, seen = request.id, request.fingerprint if seen is None else seen", "request_id = request.id",
+        "promises/test_01_what_runs_is_what_was_approved.py::"
+        "test_1_a_yes_to_what_was_shown_does_not_count_for_what_another_reviewer_made_of_it",
+    ),
+    Mutant(
+        "so does a decision that is passed to a run", "runs/decisions.py",
+        "seen = request.fingerprint if approval.seen is None else approval.seen", "seen = approval.seen",
+        "promises/test_01_what_runs_is_what_was_approved.py::test_1_nor_does_a_yes_that_is_passed_to_a_run",
+    ),
+    Mutant(
         "decided is decided", "model/lifecycle.py",
         'if not (decision.verb == "cancel" and request.state is State.APPROVED):', "if False:",
         "promises/test_07_decided_is_decided.py::test_7_decided_is_decided",

@@ -75,3 +75,62 @@ def test_1_what_another_task_changes_meanwhile_is_neither_run_nor_shown(world: W
     assert ran == []
     request = world.store.get(held.id)
     assert (request.summary, request.call.arguments["order"]["amount"]) == ("Pay 1000000", 1_000_000)
+
+
+def test_1_a_yes_to_what_was_shown_does_not_count_for_what_another_reviewer_made_of_it(world: World) -> None:
+    ran: list[int] = []
+    sayso.configure(reviewer="bob")
+    pay = sayso.confirm_first(quorum=2, name="pay")(ran.append)
+
+    class Payer(sayso.Module):
+        def forward(self, amount: int) -> sayso.Prediction:
+            return sayso.Prediction(paid=pay(amount))
+
+    def changed(shown: sayso.ConfirmationRequired) -> sayso.ConfirmationRequired:
+        assert sayso.Review().approve(shown.id, by="ada", changes={"object": 1_000}).missing_votes == 1
+        return shown
+
+    stale = changed(held(pay, 10))
+    for data in (None, {"object": 10}):
+        with pytest.raises(errors.StaleViewError):
+            sayso.respond_to_confirmation(stale.id, data=data)
+    # A program may save less.
+    unaware = {name: part for name, part in stale.to_dict().items() if name != "fingerprint"}
+    for saved in (stale.to_dict(), unaware):
+        with pytest.raises(errors.StaleViewError):
+            Payer()(10, resume_state=saved, user_response="yes")
+    assert ran == []
+
+    shown = held(pay, 10)
+    assert (shown.question, shown.fingerprint) == (
+        "Confirm execution of pay(object=1000)?", world.store.get(shown.id).current_fingerprint,
+    )  # fmt: skip
+    assert shown.tool_call == {"name": "pay", "args": {"object": 1_000}, "call_id": None}
+    Payer()(10, resume_state=shown.to_dict(), user_response="yes")
+    changed(held(pay, 20))
+    shown = held(pay, 20)
+    sayso.respond_to_confirmation(shown.id, seen=shown.fingerprint)
+    pay(20)
+    assert ran == [1_000, 1_000]
+
+
+def test_1_nor_does_a_yes_that_is_passed_to_a_run(world: World) -> None:
+    ran: list[int] = []
+    sayso.configure(reviewer="bob")
+
+    def charge(amount: int) -> None:
+        ran.append(amount)
+
+    tool = sayso.Tool(charge, requires_approval=True, quorum=2)
+    paused = tool(amount=10).run()
+    (event,) = paused.pending_approvals
+    sayso.Review().approve(event.id, by="ada", changes={"amount": 1_000})
+    for yes in (True, {"approved": True}, {"approved": True, "seen": event.fingerprint}):
+        with pytest.warns(UserWarning, match="changed since you looked"):
+            after = tool(parent_id=paused.run_id, resume={event.id: yes}).run()
+        assert after.status.reason == "approval_required"
+    assert ran == []
+    (event,) = after.pending_approvals
+    assert (event.input, event.fingerprint) == ({"amount": 1_000}, world.store.get(event.id).current_fingerprint)
+    tool(parent_id=paused.run_id, resume={event.id: {"approved": True, "seen": event.fingerprint}}).run()
+    assert ran == [1_000]

@@ -91,8 +91,9 @@ class ConfirmationRequired(Exception):
     Args:
         question: The question to the person.
         confirmation_id: Id of the request; a new one by default.
-        tool_call: The call that waits, if any.
+        tool_call: The call that waits, if any; as it would run now, if a reviewer has changed it.
         context: What the raising module needs to resume; must be JSON values if it is serialised.
+        fingerprint: Fingerprint of this call, which an approval of it names as `seen`.
     """
 
     question: str
@@ -100,13 +101,14 @@ class ConfirmationRequired(Exception):
 
     def __init__(
         self, question: str, *, confirmation_id: str | None = None, tool_call: ToolCall | None = None,
-        context: dict[str, Any] | None = None,
+        context: dict[str, Any] | None = None, fingerprint: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(question)
         self.question = question
         self.confirmation_id = confirmation_id or new_request_id()
         self.tool_call = _tool_call(tool_call)
         self.context: dict[str, Any] = {} if context is None else context
+        self.fingerprint = fingerprint
 
     @property
     def request_id(self) -> str:
@@ -119,7 +121,10 @@ class ConfirmationRequired(Exception):
     def of(cls, request: Request) -> ConfirmationRequired:
         """Return the signal for a pending request; its texts are created when they are read."""
         signal = cls.__new__(cls)
-        signal.__dict__ |= {"_request": request, "confirmation_id": request.id, "context": {}}
+        signal.__dict__ |= {
+            "_request": request, "confirmation_id": request.id, "context": {},
+            "fingerprint": request.current_fingerprint,
+        }  # fmt: skip
         return signal
 
     if not TYPE_CHECKING:  # with `__getattr__` in view, a type checker would accept every misspelt name as Any
@@ -132,11 +137,13 @@ class ConfirmationRequired(Exception):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             subject = request.subject
             if isinstance(subject, Call):
-                asked = request.prompt or request.summary
-                self.question = asked or f"Confirm execution of {line(subject.name, subject.drawn)}?"
+                call = request.effective
+                # The program's texts describe the call as it was asked.
+                asked = (request.prompt or request.summary) if request.edited is None else None
+                self.question = asked or f"Confirm execution of {line(call.name, call.drawn)}?"
+                self.tool_call = ToolCall(call.name, call.arguments)
             else:
-                self.question = subject.text
-            self.tool_call = tool_call_of(request)
+                self.question, self.tool_call = subject.text, None
             self.args = (self.question,)
             return self.__dict__[name]
 
@@ -153,6 +160,7 @@ class ConfirmationRequired(Exception):
             "confirmation_id": self.confirmation_id,
             "tool_call": None if self.tool_call is None else dict(self.tool_call),
             "context": self.context,
+            "fingerprint": self.fingerprint,
         }
 
     @classmethod
@@ -163,6 +171,7 @@ class ConfirmationRequired(Exception):
             confirmation_id=saved["confirmation_id"],
             tool_call=_tool_call(saved.get("tool_call")),
             context=dict(saved.get("context") or {}),
+            fingerprint=saved.get("fingerprint"),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -202,6 +202,8 @@ class ApprovalResolution(BaseModel):
         expires_at: Unix milliseconds at which the decision stops being valid.
         override_input: For an approval, changed arguments; they are merged over the proposed ones and validated first.
         metadata: Your own data as JSON values, stored with the decision.
+        seen: The `fingerprint` of the `ApprovalEvent` that the reviewer saw. Without it, and for a plain True, an
+            approval counts only for the call as it was asked: it is refused if another reviewer has changed the call.
 
     Raises:
         pydantic.ValidationError: A field is unknown; ignoring a misspelt `override_input` would run the call unchanged.
@@ -217,6 +219,7 @@ class ApprovalResolution(BaseModel):
     expires_at: int | None = None
     override_input: dict[str, Any] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+    seen: str | None = None
 
     def is_expired(self, at: int | None = None) -> bool:
         """Return whether the decision is no longer valid."""
@@ -483,7 +486,8 @@ class DecisionTaker:
                 history.save_now()
             try:
                 reason, changes = _reason_of(approval), approval.override_input
-                self._review.approve(request.id, by=approval.approver_id, changes=changes, comment=reason)
+                seen = request.fingerprint if approval.seen is None else approval.seen
+                self._review.approve(request.id, by=approval.approver_id, changes=changes, comment=reason, seen=seen)
             except (errors.DecisionRefusedError, TypeError, ValueError):
                 if approval.expires_at is not None:
                     history.put(place, before)  # it must not limit another person's approval

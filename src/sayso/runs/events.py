@@ -134,6 +134,7 @@ class ApprovalEvent(_Waiting):
         input_schema: The JSON Schema of the arguments.
         prompt, description: Texts for the reviewer.
         kind, ui: Hints for a front end; `ui` is derived from the masked arguments.
+        fingerprint: Fingerprint of the call with this input, which an `ApprovalResolution` of it names as `seen`.
         t0: When it was asked, in Unix milliseconds.
         metadata: Under `approval`, `expired` is True if an earlier decision or request has expired, and `refused` says
             why a decision was refused.
@@ -147,6 +148,7 @@ class ApprovalEvent(_Waiting):
     description: str | None = None
     kind: str | None = None
     ui: dict[str, Any] | None = None
+    fingerprint: str | None = None
 
     @property
     def request_id(self) -> str:
@@ -272,7 +274,8 @@ def event_of(
         **place, approval_id=request.id, input=call.arguments,
         input_schema=json.loads(_json_schema(call.schema)),
         prompt=request.prompt, description=facts.get("description") or request.description, kind=facts.get("kind"),
-        ui=facts.get("ui"), metadata={**facts.get("metadata", {}), "approval": metadata},
+        ui=facts.get("ui"), fingerprint=request.current_fingerprint,
+        metadata={**facts.get("metadata", {}), "approval": metadata},
     )  # fmt: skip
 
 

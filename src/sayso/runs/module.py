@@ -303,12 +303,12 @@ def read_resume_state(state: Any, response: Response = None) -> tuple[Any, Respo
     return cast("Any", state), response
 
 
-def record(store: Store, request: Request, response: Response, *, seen: str | None = None) -> None:
+def record(store: Store, request: Request, response: Response, *, seen: str | None) -> None:
     """Record a response as a decision. Durable on return. If the request is already decided, nothing happens.
 
     Args:
         response: The person's response; None and whitespace mean no response.
-        seen: The fingerprint of the call that the person saw.
+        seen: The fingerprint of the call that the person saw; None for the call as it was asked.
 
     Raises:
         InvalidChangesError: The changed arguments or their JSON are invalid; the request stays pending.
@@ -319,10 +319,10 @@ def record(store: Store, request: Request, response: Response, *, seen: str | No
         return
     # If somebody else decided first, or the request expired, that result applies.
     with suppress(errors.AlreadyDecidedError, errors.RequestExpiredError):
-        _decide(Review(store), request, text, seen)
+        _decide(Review(store), request, text, request.fingerprint if seen is None else seen)
 
 
-def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], seen: str | None) -> None:
+def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], seen: str) -> None:
     if request.kind == "question":
         review.answer(request.id, answer)
         return
@@ -376,7 +376,7 @@ def respond(saved: Any, response: Response) -> None:
             status = None if word is None else "feedback"
             respond_to_confirmation(request_id, approved=word is None, data=response, status=status)
         return
-    record(store, store.settle(request_id), response)
+    record(store, store.settle(request_id), response, seen=saved.fingerprint)
     request, here = store.get(request_id), scope.current()
     if isinstance(request.subject, Call):
         here.adopted[request.subject.digest] = request_id

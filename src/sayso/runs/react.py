@@ -35,7 +35,6 @@ from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
 from sayso.runs.module import Module, Prediction, Response, Signature
 from sayso.runs.state import call_store, result_shown
 from sayso.stores.base import Store
-from sayso.view import line
 
 _log = logging.getLogger("sayso")
 FINISH, ASK = "finish", "ask_to_user"
@@ -150,12 +149,8 @@ class ReActState:
             case _:
                 return value
 
-    def context(self, seen: str | None) -> dict[str, Any]:
-        """Return the content of a pause, which is sufficient to continue in another process and has no secrets.
-
-        Args:
-            seen: The fingerprint of the call that the person is shown.
-        """
+    def context(self) -> dict[str, Any]:
+        """Return the content of a pause, which is sufficient to continue in another process and has no secrets."""
         inputs, messages = self._clean(_masked(self.inputs)), self._messages()
         pending: dict[str, Any] | None = None
         if self.waiting:
@@ -172,7 +167,6 @@ class ReActState:
             "messages": messages,
             "waiting": [asdict(one) for one in self.waiting],
             "occasions": dict(self.occasions),
-            "seen": seen,
             **({"original_question": inputs["question"]} if "question" in inputs else {}),
         }
 
@@ -344,7 +338,7 @@ class ReAct(Module):
         state.acts_for = request.acts_for
         if request.state is State.PENDING and response is not None:
             module.check_shown(signal, request)
-            await call_store(store, partial(module.record, seen=signal.context.get("seen")), store, request, response)
+            await call_store(store, partial(module.record, seen=signal.fingerprint), store, request, response)
         return await self._go_on(state)
 
     # -- the loop ----------------------------------------------------------------------------------------------
@@ -487,7 +481,7 @@ class ReAct(Module):
                     got = _recorded(after)
             if isinstance(got, ConfirmationRequired):
                 first.request, first.is_asked = got.confirmation_id, True
-                raise await self._pause(state, first, got)
+                raise await self._pause(state, first)
             state.waiting.pop(0)
             state.add_result(first.id, first.tool, got.text, is_error=got.is_error)
 
@@ -509,18 +503,15 @@ class ReAct(Module):
             got = _recorded(after) if after.state is State.FAILED else got.below(after.message_for_model())
         return got
 
-    async def _pause(self, state: ReActState, waiting: Waiting, signal: ConfirmationRequired) -> ConfirmationRequired:
+    async def _pause(self, state: ReActState, waiting: Waiting) -> ConfirmationRequired:
         """Return the signal with the state to continue from, and with the call as it would now run."""
         _, request = await self._request(state, waiting)
         state.learn_request(waiting.id, request)
+        signal = ConfirmationRequired.of(request)
         signal.question = state.scrubbed(signal.question)
         if isinstance(request.subject, Call):
-            call = request.effective
-            if request.edited is not None and request.prompt is None:
-                signal.question = f"Confirm execution of {line(call.name, call.drawn)}?"
-            signal.tool_call = ToolCall(waiting.tool, call.arguments, waiting.id)
-        signal.context = state.context(request.current_fingerprint)
-        signal.__traceback__ = None  # the original traceback is irrelevant
+            signal.tool_call = ToolCall(waiting.tool, request.effective.arguments, waiting.id)
+        signal.context = state.context()
         return signal
 
     async def _request(self, state: ReActState, waiting: Waiting) -> tuple[Store, Request]:
