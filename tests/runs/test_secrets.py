@@ -324,3 +324,24 @@ def test_sealed_files_hold_no_secret_of_a_run(
 def test_there_are_thirty_canaries(program: Program) -> None:
     assert len(list(secrets_in(program.arguments))) >= 30
     assert SecretBytes(b"x").get_secret_value() == b"x"
+
+
+def test_what_one_step_masks_is_masked_in_every_step_of_a_loaded_run(store: Store) -> None:
+    def look(iban: str, password: str) -> dict[str, str]:
+        return {"iban": iban, "text": f"account {iban} with {password}", "city": "Berlin"}
+
+    def fails(look: dict[str, str]) -> None:
+        raise ValueError(look["text"])
+
+    flow = sayso.Workflow(name="flow").step(Tool(look, approval_redact_keys={"iban"}))
+    flow = flow.step(Tool(lambda: None, name="pay", requires_approval=True)).step(fails, depends_on=["look", "pay"])
+    secrets = {"iban": "DE02-secret-iban", "password": "secret-password"}
+    paused = flow(**secrets).run()
+    run = load_run(paused.run_id)
+    assert [span.output for span in run.spans if span.name == "look"] == [
+        {"iban": "***", "text": "account *** with ***", "city": "Berlin"}
+    ]
+    assert flow(parent_id=paused.run_id, resume=yes(paused)).run().status.code == "error"
+    shown = repr(load_run(paused.run_id).spans)
+    assert "account *** with ***" in shown
+    assert [secret for secret in secrets.values() if secret in shown] == []

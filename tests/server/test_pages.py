@@ -362,6 +362,31 @@ def test_runs_and_what_happened_in_one(ada: Browser, store: Store) -> None:
     assert ada.get(f"/runs/{output.run_id}?only=human").status_code == 200
 
 
+def test_what_one_step_masks_is_masked_in_every_step_of_the_run(ada: Browser, store: Store) -> None:
+    def look(iban: str, password: str) -> dict[str, str]:
+        return {"iban": iban, "text": f"account {iban} with {password}", "pin": "0815-pin", "city": "Berlin"}
+
+    def note(text: str) -> str:
+        return f"noted: {text}"
+
+    def pay(iban: str, code: str) -> None:
+        raise NotImplementedError
+
+    masking = {"approval_redact_keys": {"iban"}}
+    paying = sayso.Tool(
+        pay, requires_approval=True, approval_redactor=lambda args: {**args, "code": "hidden"}, **masking
+    )
+    flow = sayso.Workflow(name="flow").step(sayso.Tool(look, **masking))
+    flow = flow.step(note, depends_on=["look"]).step(paying, depends_on=["note"])
+    secrets = {"iban": "DE02-secret-iban", "password": "secret-password", "code": "secret-code"}
+    output = flow(**secrets, text="for secret-code, DE02-secret-iban and secret-password").run()
+    assert output.status.reason == "approval_required"
+    page = ada.get(f"/runs/{output.run_id}").text
+    assert "Berlin" in page
+    assert "noted: for " in page
+    assert [secret for secret in secrets.values() if secret in page] == []
+
+
 def test_a_run_of_a_plain_program_is_known_by_its_requests(ada: Browser, pay: Pay) -> None:
     with sayso.run("order/47 21?"):
         request_id = held(pay, 5).confirmation_id

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 from sayso import config
 from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
-from sayso.model.redaction import Redaction
-from sayso.model.request import Request, State
+from sayso.model.canonical.json_tree import MASK
+from sayso.model.redaction import Redaction, scrub, words_of
+from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import Text
 from sayso.runs import compat
@@ -28,7 +29,6 @@ from sayso.runs.events import (
 from sayso.runs.state import Body, bodies
 from sayso.stores.base import Store
 
-_SHOWN = Redaction()
 _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 
 
@@ -43,8 +43,9 @@ class Span:
         t0, t1: Unix milliseconds; `t1` is None while it waits.
         status: `code`, and optionally `reason` and `message`; `waiting` while a person must decide, `decided` after a
             person has decided and before the run continues.
-        input: The masked arguments.
-        output: The result as plain JSON values, with secrets masked by name.
+        input: The masked arguments. In these, in `output`, `error` and the message of `status`, what any step of the
+            run masks by name is masked wherever it occurs.
+        output: The result as plain JSON values.
         error: The `type` and `message` of an error.
         usage: The counters.
         metadata: `approval` has the request's id, the effective input and the resolution.
@@ -72,12 +73,12 @@ class LoadedRun:
         spans: Its spans in the order in which they ended; waiting ones are last.
     """
 
-    def __init__(self, record: RunRecord, known: dict[str, Body], store: Store) -> None:
+    def __init__(self, record: RunRecord, known: dict[str, Body], store: Store, masked: Redaction) -> None:
         self.record = record
         self._store = store
         # Not the steps themselves, which have the unmasked arguments.
         self._open = [(body["waits"], body["path"], body.get("note")) for body in known.values() if "waits" in body]
-        self.spans = tuple(self._spans(known))
+        self.spans = tuple(self._spans(known, masked))
 
     @property
     def run_id(self) -> str:
@@ -133,11 +134,11 @@ class LoadedRun:
             with suppress(RequestNotFoundError):
                 yield self._store.settle(request_id), path, note
 
-    def _spans(self, known: dict[str, Body]) -> Iterator[Span]:
+    def _spans(self, known: dict[str, Body], masked: Redaction) -> Iterator[Span]:
         waiting: list[Span] = []
         for place, body in known.items():
             if "status" in body:
-                yield span_of(place, body)
+                yield span_of(place, body, masked)
             elif "waits" in body or "answered" in body:
                 waiting.append(self._waits(place, body))
         yield from waiting
@@ -170,20 +171,71 @@ def _pause_of(request: Request) -> RunStatus:
     return RunStatus(code="cancelled", reason="approval_required" if is_call else "input_required", message=message)
 
 
-def span_of(place: str, body: Body) -> Span:
-    """Return the span of a step that has ended."""
+def span_of(place: str, body: Body, masked: Redaction) -> Span:
+    """Return the span of a step that has ended; values in its output are masked by name."""
     return Span(
         place, body["path"], body["name"], body["type"], body["t0"], body["t1"], body["status"],
-        body.get("input"), _shown(body.get("value")), body.get("error"), body.get("usage") or {},
+        body.get("input"), _shown(body.get("value"), masked), body.get("error"), body.get("usage") or {},
         body.get("metadata") or {},
     )  # fmt: skip
 
 
-def _shown(stored: dict[str, Any] | None) -> Any:
+def _shown(stored: dict[str, Any] | None, masked: Redaction) -> Any:
     if stored is None:
         return None
     tree: Any = json.loads(stored["form"])["value"] if "form" in stored else stored["plain"]
-    return canonical.display(_SHOWN.mask(tree))
+    return canonical.display(masked.mask(tree))
+
+
+def masks_of(known: dict[str, Body], requests: Iterable[Request] = ()) -> tuple[Redaction, frozenset[str]]:
+    """Return what must be masked wherever a run is shown: names, and the texts that are masked under them."""
+    requests = list(requests)
+    names = frozenset[str]().union(*(one.redact for one in requests), *map(_masked_in, known.values()))
+    masked = Redaction(list(filter(words_of, names)))
+    texts = (*(_secrets_of(body, masked) for body in known.values()), *map(_secrets_of_request, requests))
+    return masked, frozenset[str]().union(*texts)
+
+
+def _masked_in(body: Body) -> frozenset[str]:
+    """Return the names whose values are masked in a step's own input."""
+    found, waiting = set[str](), [body.get("input")]
+    while waiting:
+        tree: Any = waiting.pop()
+        if isinstance(tree, dict):
+            parts = cast("dict[str, Any]", tree)
+            found.update(name for name, value in parts.items() if value == MASK)
+            waiting += parts.values()
+        elif isinstance(tree, list):
+            waiting += cast("list[Any]", tree)
+    return frozenset(found)
+
+
+def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
+    """Return the values that are masked by name in a step's input and output, and in the calls that a model asked."""
+    kept: dict[str, Any] = body.get("value") or {}
+    reply: dict[str, Any] = body.get("reply") or {}
+    trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
+    trees += [kept.get("plain"), *(call["arguments"] for call in reply.get("calls", ()))]
+    return frozenset[str]().union(*map(masked.secrets, trees))
+
+
+def _secrets_of_request(request: Request) -> frozenset[str]:
+    """Return the masked values of a request's call, including those masked by a redactor rather than by name."""
+    if not isinstance(request.subject, Call) or request.purged_at is not None:
+        return frozenset()
+    calls = {call.digest: call for call in (request.subject, request.effective)}
+    return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
+
+
+def scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
+    """Return plain JSON values with these texts masked in every text."""
+    if isinstance(tree, str):
+        return scrub(tree, hidden)
+    if isinstance(tree, list):
+        return [scrubbed(item, hidden) for item in cast("list[Any]", tree)]
+    if isinstance(tree, dict):
+        return {scrub(name, hidden): scrubbed(item, hidden) for name, item in cast("dict[str, Any]", tree).items()}
+    return tree
 
 
 def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider: Any = None) -> LoadedRun:
@@ -200,4 +252,16 @@ def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider:
     """
     where = config.open_store(compat.store_of(store, tracing_provider))
     snapshot = where.get_run(run_id)
-    return LoadedRun(snapshot.run, bodies(snapshot.steps), where)
+    known = bodies(snapshot.steps)
+    masked, hidden = masks_of(known)
+    run = LoadedRun(snapshot.run, known, where, masked)
+    run.spans = tuple(_hides(span, hidden) for span in run.spans)
+    return run
+
+
+def _hides(span: Span, hidden: frozenset[str]) -> Span:
+    status, message = span.status, span.status.get("message")
+    if isinstance(message, str):
+        status = {**status, "message": scrub(message, hidden)}
+    given, output, error = (scrubbed(tree, hidden) for tree in (span.input, span.output, span.error))
+    return replace(span, status=status, input=given, output=output, error=error)

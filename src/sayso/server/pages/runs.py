@@ -21,17 +21,16 @@ from starlette.responses import Response
 from sayso import clock, errors
 from sayso.clock import instant, written
 from sayso.model import canonical
-from sayso.model.canonical.json_tree import MASK
 from sayso.model.journal import Entry, showable
 from sayso.model.lifecycle import is_due
-from sayso.model.redaction import Redaction, mark_secrets, scrub, words_of
+from sayso.model.redaction import Redaction, mark_secrets, scrub
 from sayso.model.rendering import brief, is_light
-from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL
 from sayso.model.run import RunRecord, RunState
 from sayso.model.teamwork import COMMENTED
 from sayso.model.text import escape, later, say, unisolated
-from sayso.runs.load import Span, load_run, span_of
+from sayso.runs.load import LoadedRun, Span, masks_of, scrubbed, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import known, render, rows_of
@@ -145,8 +144,11 @@ def run(context: RequestContext) -> Response:
     requests = context.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
     loaded, steps, is_unreadable = None, list[dict[str, Any]](), False
     try:
-        loaded = load_run(run_id, store=store)
-        steps = [_step(span, _in_short) for span in loaded.spans]
+        snapshot = store.get_run(run_id)
+        known = bodies(snapshot.steps)
+        masked, hidden = masks_of(known, requests.requests)
+        loaded = LoadedRun(snapshot.run, known, store, masked)
+        steps = [_step(span, partial(_short, hidden=hidden)) for span in loaded.spans]
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
@@ -174,10 +176,7 @@ def story_of(context: RequestContext, request: Request) -> list[tuple[str, str, 
         known = bodies(store.get_run(request.run_id).steps)
         before = list(takewhile(lambda item: request.id not in _requests_of(item[1]), known.items()))[-_MOST_TOLD:]
         others = store.list(Filter(run_id=request.run_id), limit=_MOST_ROWS, newest=True).requests
-        names = frozenset[str]().union(*(one.redact for one in others), *map(_masked_in, known.values()))
-        masked = Redaction(list(filter(words_of, names.union(request.redact))))
-        hidden = frozenset[str]().union(*(_secrets_of(body, masked) for body in known.values()))
-        hidden = hidden.union(*map(_secrets_of_request, {one.id: one for one in (*others, request)}.values()))
+        masked, hidden = masks_of(known, {one.id: one for one in (*others, request)}.values())
         told = [one for place, body in before for one in _told(place, body, masked, hidden)]
         texts = [(kind, head, scrub(text, hidden)) for kind, head, text in told]
         return [
@@ -196,37 +195,6 @@ def _requests_of(body: Body) -> set[Any]:
     return {body.get("waits"), body.get("answered"), approval.get("approval_id")}
 
 
-def _masked_in(body: Body) -> frozenset[str]:
-    """Return the names whose values are masked in a step's own input."""
-    found, waiting = set[str](), [body.get("input")]
-    while waiting:
-        tree: Any = waiting.pop()
-        if isinstance(tree, dict):
-            parts = cast("dict[str, Any]", tree)
-            found.update(name for name, value in parts.items() if value == MASK)
-            waiting += parts.values()
-        elif isinstance(tree, list):
-            waiting += cast("list[Any]", tree)
-    return frozenset(found)
-
-
-def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
-    """Return the values that are masked by name in a step's input and output, and in the calls that a model asked."""
-    kept: dict[str, Any] = body.get("value") or {}
-    reply: dict[str, Any] = body.get("reply") or {}
-    trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
-    trees += [kept.get("plain"), *(call["arguments"] for call in reply.get("calls", ()))]
-    return frozenset[str]().union(*map(masked.secrets, trees))
-
-
-def _secrets_of_request(request: Request) -> frozenset[str]:
-    """Return the masked values of a request's call, including those masked by a redactor rather than by name."""
-    if not isinstance(request.subject, Call) or request.purged_at is not None:
-        return frozenset()
-    calls = {call.digest: call for call in (request.subject, request.effective)}
-    return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
-
-
 def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     if "given" in body:
         given = cast("dict[str, Any]", canonical.display(masked.mask(json.loads(body["given"]))))
@@ -235,7 +203,7 @@ def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> 
     elif "reply" in body and body["reply"]["text"]:
         yield "says", "", str(body["reply"]["text"])
     elif "status" in body:
-        step = _step(span_of(place, body), partial(_short, hidden=hidden))
+        step = _step(span_of(place, body, masked), partial(_short, hidden=hidden))
         yield "step", f"{step['path']} {step['status']}", step["said"]
 
 
@@ -245,17 +213,7 @@ def _in_short(tree: Any) -> str:
 
 def _short(tree: Any, hidden: frozenset[str]) -> str:
     """Return a value shortened, after removing secrets from its texts: a shortened secret would not be found."""
-    return _in_short(_scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
-
-
-def _scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
-    if isinstance(tree, str):
-        return scrub(tree, hidden)
-    if isinstance(tree, list):
-        return [_scrubbed(item, hidden) for item in cast("list[Any]", tree)]
-    if isinstance(tree, dict):
-        return {scrub(name, hidden): _scrubbed(item, hidden) for name, item in cast("dict[str, Any]", tree).items()}
-    return tree
+    return _in_short(scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
 
 
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
