@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .abuse import abuse
-from .capacity import capacity
+from .capacity import capacity, capacity_table
 from .contest import Plan
 from .core import one_core
 from .costs import cost_table, costs
@@ -28,7 +28,7 @@ from .rounds import durable, memory, thousand
 from .runs import call, resume, trip
 from .server import restart, server
 from .table import Row, Table, as_json, as_markdown, as_text, brief, facts_of, fill, table_of
-from .targets import DISK, MEMORY, PROCESSES, target_table
+from .targets import DISK, MEMORY, target_table
 from .waking import wake
 from .walk import walk
 
@@ -63,8 +63,8 @@ TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import
 APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "fleet", "capacity"}
 # The measures that a page shows; the others are printed only.
 ON_A_PAGE = (
-    MEMORY, DISK, PROCESSES, "decided in another process", "ask, decide and run on a server", "decided on a server",
-    "a new request on", "Postgres: one cycle at a time", "Postgres: bursts", "one approval",
+    MEMORY, DISK, "ask, decide and run on a server", "decided on a server", "a new request on",
+    "Postgres: one cycle at a time", "Postgres: bursts",
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def _tables(found: Mapping[str, Sequence[Row]], rows: Sequence[Row], *, is_busy:
     if "costs" in found:
         tables.append(cost_table(found["costs"]))
     if "capacity" in found:
-        tables.append(table_of("capacity", found["capacity"]))
+        tables.append(capacity_table(found["capacity"]))
     apart = [row for name, some in found.items() if name in APART - {"costs", "capacity"} for row in some]
     if apart:
         tables.append(table_of("apart", apart))

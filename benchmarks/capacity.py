@@ -7,7 +7,7 @@ own. The constants do not depend on how fast the machine is.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from sayso.stores.base import Store
 
 from .contender import MEMO, make_effect
 from .contest import Plan
-from .table import Row
+from .table import Row, Table
 
-__all__ = ["capacity", "on_sqlite"]
+__all__ = ["capacity", "capacity_table", "on_sqlite"]
 
 MEASURE = "one approval: what it leaves and writes"
 _TABLES = ("schema_text", "request", "asked", "standing", "journal", "run", "step", "wait", "record")
@@ -40,6 +40,15 @@ def capacity(plan: Plan) -> list[Row]:
         return [*rows, *_postgres(server, count)]
     finally:
         server.end()
+
+
+def capacity_table(rows: Sequence[Row]) -> Table:
+    """Put the stores side by side."""
+    found = {(row.who, row.store): row.median or row.note for row in rows}
+    stores = list(dict.fromkeys(row.store for row in rows))
+    names = dict.fromkeys(row.who for row in rows)
+    lines = [(name, *(found.get((name, store), "") for store in stores)) for name in names]
+    return Table("capacity", (MEASURE, *stores), lines, right=frozenset(range(1, len(stores) + 1)))
 
 
 def _cycles(store: Store, first: int, count: int) -> None:

@@ -322,12 +322,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(" | ".join(lines[-1]), file=sys.stderr)
     table = Table("scale", _HEADS, lines, frozenset(range(3, len(_HEADS))))
     facts = [
-        *about,
+        *about[:2],
         f"the best of {options.rounds} rounds of {options.seconds:g} s; times are p50 / p99",
         *load_after(),
     ]
     print(as_text(table), *load_after(), sep="\n")
-    if options.markdown and not fill(options.markdown, table.name, as_markdown(brief(table), facts)):
+    shown = brief(Table("scale", _HEADS, [line for line in lines if line[0] != "1"], table.right))
+    if options.markdown and not fill(options.markdown, table.name, as_markdown(shown, facts)):
         print(f"{options.markdown} has no place for the table `{table.name}`", file=sys.stderr)
     return 0
 

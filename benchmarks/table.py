@@ -6,6 +6,7 @@ Numbers are kept in seconds and turned into words only here.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,11 +19,14 @@ HEADINGS = ("measure", "who", "store", "median", "p95", "per second", "samples",
 RIGHT = frozenset(range(3, 7))
 # Columns that are printed and that a page leaves out.
 PRINTED_ONLY = {
+    "store",
     "p95",
     "per second",
     "samples",
+    "its processor time, us",
     "how it is switched off",
     "clients ms",
+    "ask ms",
     "approve ms",
     "start ms",
     "finish ms",
@@ -98,8 +102,8 @@ def table_of(name: str, rows: Iterable[Row]) -> Table:
 def brief(table: Table, measures: tuple[str, ...] = ("",)) -> Table:
     """Return a table as a page has it, without some columns; the command prints all of it.
 
-    Rows are of measures that begin with one of `measures`, without stores that do not sync; the store, and remarks on
-    each row of a group, are named once.
+    Rows are of measures that begin with one of `measures`, without stores that do not sync. Of a note, only what
+    compares a row with others is left, and why there is no figure.
     """
     if tuple(table.headings) != HEADINGS:
         return _without(PRINTED_ONLY, table)
@@ -113,13 +117,15 @@ def brief(table: Table, measures: tuple[str, ...] = ("",)) -> Table:
         group = [line for line in whole if not line[2].endswith("NORMAL")] if whole[0][0].startswith(measures) else []
         if not group:
             continue
-        shared = set.intersection(*(set(line[-1].split("; ")) for line in group))
-        before = ""
-        for measure, who, store, *figures, note in group:
-            own = note if measure else "; ".join(part for part in note.split("; ") if part not in shared)
-            lines.append((measure, who, "" if store == before else store, *figures, own))
-            before = store
-    return _without(PRINTED_ONLY, Table(table.name, HEADINGS, lines, table.right))
+        lines += [(*line[:-1], _compared(line[-1]) if line[3] else line[-1]) for line in group]
+    headings = [*HEADINGS[:-1], "beside others"]
+    return _without(PRINTED_ONLY, Table(table.name, headings, lines, table.right))
+
+
+def _compared(note: str) -> str:
+    """Return the ratios in a note, without the aims, which the table of the targets has."""
+    plain = re.sub(r" \(aim: [^)]*\)", "", note)
+    return "; ".join(part for part in plain.split("; ") if re.match(r"[\d.,]+x ", part))
 
 
 def _without(headings: Container[str], table: Table) -> Table:
@@ -158,9 +164,14 @@ def as_markdown(table: Table, facts: Sequence[str]) -> str:
 
 
 def facts_of(table: Table, tables: Sequence[Table], machine: Sequence[str], busy: Sequence[str]) -> list[str]:
-    """Return what a page says above a table: all of it above the first one, then which run it was and how busy."""
+    """Return what a page says above a table: all of it above the first one, then which run it was and if it was busy.
+
+    Counts are the same on each machine.
+    """
+    if table.name == "capacity":
+        return [machine[0]]
     first = next((one for one in tables if one.name == "targets"), tables[0])
-    return list(machine) if table is first else [machine[0], *busy]
+    return list(machine) if table is first else [f"{machine[0]}; the machine was busy" if busy else machine[0]]
 
 
 def as_json(rows: Sequence[Row], machine: Sequence[str]) -> str:

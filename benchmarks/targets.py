@@ -128,7 +128,7 @@ APART = (
 
 
 def target_table(rows: Sequence[Row], *, is_busy: bool = False) -> Table:
-    """Return a line for each target; a verdict by the clock on a busy machine says so."""
+    """Return a line for each target; a verdict by the clock on a busy machine is marked with `busy`."""
     figures = Figures(rows)
     lines = [_line(target, target.found(figures), is_busy=is_busy) for target in TARGETS]
     lines += [(text, limit, "", ELSEWHERE) for text, limit in APART]
@@ -142,5 +142,5 @@ def _line(target: Target, found: float | None, *, is_busy: bool) -> tuple[str, .
     is_hit = found >= target.limit if target.is_floor else found <= target.limit
     verdict = "hit" if is_hit else "missed"
     if is_busy and target.is_by_clock:
-        verdict = f"{verdict}, but the machine was busy"
+        verdict = f"{verdict}, busy"
     return target.text, limit, target.words(found), verdict if is_hit else f"**{verdict}**"
