@@ -155,10 +155,11 @@ def as_text(table: Table) -> str:
 
 
 def as_markdown(table: Table, facts: Sequence[str]) -> str:
-    """Return the table in Markdown, under a list of facts about it."""
+    """Return the table in Markdown, under a list of facts about it; a line that only names a group has one cell."""
     rules = ["---:" if place in table.right else "---" for place in range(len(table.headings))]
     lines = [
-        "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in (table.headings, rules, *table.lines)
+        "| " + " | ".join(c.replace("|", "\\|") for c in (line if any(line[1:]) else line[:1])) + " |"
+        for line in (table.headings, rules, *table.lines)
     ]
     return "\n".join([*(f"- {fact}" for fact in facts), "", *lines]) + "\n"
 

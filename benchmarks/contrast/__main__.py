@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subjects = [name for name in SUBJECTS if name in options.names] or list(SUBJECTS)
     scenarios = [name for name in SCENARIOS if name in options.names] or list(SCENARIOS)
     with tempfile.TemporaryDirectory() as folder:
-        facts = describe(Path(folder))[:2]
+        facts = describe(Path(folder))[:1]  # what runs does not depend on how fast the machine is
     earlier = _read(options.also) if options.also else {}
     played = {name: _played(name, scenarios, facts[0]) for name in subjects}
     results = [(earlier | played)[name] for name in SUBJECTS if name in earlier | played]
@@ -65,8 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     facts += [f"left out: {result.entry.shown}, {result.absent}" for result in results if result.absent]
     measured = [result for result in results if not result.absent]
     tables = [_table(measured, scenarios), _short(measured), _notes(measured)]
+    texts = [as_markdown(tables[0], facts), as_markdown(tables[1], ()), _as_list(tables[2])]
     for path in options.markdown:
-        written = [fill(path, table.name, as_markdown(table, facts if table is tables[0] else ())) for table in tables]
+        written = [fill(path, table.name, text) for table, text in zip(tables, texts, strict=True)]
         if not any(written):
             print(f"{path} has no place for these tables", file=sys.stderr)
     if options.json:
@@ -153,7 +155,11 @@ def _table(results: Sequence[Result], scenarios: Sequence[str]) -> Table:
 
 
 def _shown(cell: Cell) -> str:
-    return cell.text if cell.kind in {"held", "n/a"} else f"**{cell.text.removeprefix('ran ')}**"
+    """Return a cell's text; bold and in one word if something ran: how often, or with what."""
+    if cell.kind in {"held", "n/a"}:
+        return cell.text
+    text = re.sub(r"^(\d+) times$", r"\1x", cell.text.removeprefix("ran "))
+    return f"**{re.sub(r'^refund of |(?<=^payout) of .*', '', text)}**"
 
 
 def _short(results: Sequence[Result]) -> Table:
@@ -180,6 +186,11 @@ def _notes(results: Sequence[Result]) -> Table:
                 who.setdefault((SCENARIOS[name].heading, cell.text, cell.note), []).append(result.entry.shown)
     lines = [[scenario, text, why, ", ".join(names)] for (scenario, text, why), names in sorted(who.items())]
     return Table("contrast-notes", ["scenario", "cell", "why", "subjects"], lines)
+
+
+def _as_list(notes: Table) -> str:
+    """Return the notes as a page has them."""
+    return "".join(f"- {scenario}, {text}: {why} ({who})\n" for scenario, text, why, who in notes.lines)
 
 
 if __name__ == "__main__":

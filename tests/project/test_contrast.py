@@ -66,9 +66,9 @@ def test_command_plays_what_is_named_and_writes_it_down(
     page.write_text("<!-- benchmark contrast: begin -->\n<!-- benchmark contrast: end -->\n", encoding="utf-8")
     assert command.main(["plain", "gate", "replay", "--markdown", str(page)]) == 0
     assert [line[1:] for line in table("contrast", page.read_text(encoding="utf-8"))[2:]] == [
-        [""], ["**3 times**"], [""], ["held"],
+        [], ["**3x**"], [], ["held"],
     ]  # fmt: skip
-    assert "**3 times**" in capsys.readouterr().out
+    assert "**3x**" in capsys.readouterr().out
 
 
 def test_what_was_measured_before_stands_beside_what_is_measured_now(
@@ -79,7 +79,7 @@ def test_what_was_measured_before_stands_beside_what_is_measured_now(
     (tmp_path / "before.json").write_text(capsys.readouterr().out, encoding="utf-8")
     assert command.main(["gate", "replay", "--also", str(tmp_path / "before.json")]) == 0
     told = capsys.readouterr().out
-    assert "**3 times**" in told
+    assert "**3x**" in told
     assert "the subjects that were not played again" in told
 
 
@@ -97,6 +97,16 @@ def test_subjects_of_one_reason_are_noted_together() -> None:
     results = [command.Result(SUBJECTS[name], cells=cells) for name in ("gate", "ctrlrun")]
     (line,) = command._notes(results).lines
     assert line == ["edit of the wrong type", "n/a", "it has no edits", "`sayso.gate`, ctrlrun"]
+    assert command._as_list(command._notes(results)) == (
+        "- edit of the wrong type, n/a: it has no edits (`sayso.gate`, ctrlrun)\n"
+    )
+
+
+def test_a_cell_says_in_one_word_what_ran() -> None:
+    texts = ("ran", "ran 10 times", "ran refund of 95.0", "ran payout of 50.0", "unasked")
+    assert [command._shown(Cell("ran", text, "")) for text in texts] == [
+        "**ran**", "**10x**", "**95.0**", "**payout**", "**unasked**",
+    ]  # fmt: skip
 
 
 def test_subjects_of_sayso_share_a_line_where_their_cells_agree_and_no_others_do() -> None:
