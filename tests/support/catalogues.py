@@ -19,6 +19,7 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 import sayso
+from sayso.server.language import sentences
 
 __all__ = ["FOLDER", "collected", "compiled", "texts_of", "untranslated", "updated", "written"]
 
@@ -47,6 +48,8 @@ def collected() -> Catalog:
     for _, _, message, said, context in texts:
         if message:
             found.add(message, auto_comments=said, context=context)
+    for sentence in [*sentences()["sentences"], *sentences()["kinds"]]:
+        found.add(sentence)
     return found
 
 
