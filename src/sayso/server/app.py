@@ -57,7 +57,7 @@ from sayso.server.pages import grants as grant_pages
 from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
-from sayso.server.pages.rendering import assets, is_told, render, render_public, told
+from sayso.server.pages.rendering import assets, error_text, has_error_text, render, render_public
 from sayso.server.pages.views import change_view
 from sayso.server.protection import HEADERS, LOOPBACK, Guard, InFlight, Rate
 from sayso.server.push import Push
@@ -285,7 +285,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
     status = kind_of(type(fault)).status
     if status >= 500:
         http.app.state.faults.error(http.method, http.url.path, fault)
-    return _page(http, status, told(fault), is_english=not is_told(fault))
+    return _page(http, status, error_text(fault), is_english=not has_error_text(fault))
 
 
 def _unforeseen(http: Http, fault: Exception) -> Response:

@@ -41,7 +41,7 @@ from sayso.model.text import Language, speaking, spoken
 from sayso.server.api.endpoint import Context
 from sayso.server.auth.sessions import Session
 from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
-from sayso.server.pages.rendering import Row, fragment, pending_filter, row_of
+from sayso.server.pages.rendering import fragment, list_row, pending_filter
 from sayso.server.protection import GONE, share_headers
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
@@ -186,18 +186,19 @@ class _Counts(NamedTuple):
     aside: Counter[str]
 
 
-_Changed = Callable[[Language], Row]
+_Changed = Callable[[Language], str]
 
 
 def _changed(request: Request, away: Sequence[Delegation]) -> _Changed:
-    """Return what draws a request that somebody decided, claimed or voted on as a row, once per language."""
+    """Return what renders the new state of a request that somebody decided, claimed or voted on, once per language."""
     at = clock.now()
 
     @cache
-    def row(_: Language) -> Row:
-        return row_of(request, at, away=away)
+    def rendered(language: Language) -> str:
+        with speaking(language):
+            return fragment("event_row.html", row=list_row(request, at, away=away))
 
-    return row
+    return rendered
 
 
 class PageHub(Hub):
@@ -327,17 +328,15 @@ class _Page(Stream):
         news = tuple(
             (text, sum(at > since and me not in by for at, by in counts.asked)) for text, since in self._since.items()
         )
-        rows = tuple(changed_rows[one](spoken()) for one in self._rows if one in changed_rows)
-        return _rendered(spoken(), counts.pending - counts.aside[me], news, rows, path_to(self._http))
+        rows = [changed_rows[one](spoken()) for one in self._rows if one in changed_rows]
+        return "".join([_rendered(spoken(), counts.pending - counts.aside[me], news, path_to(self._http)), *rows])
 
 
 @lru_cache(maxsize=256)
-def _rendered(
-    language: Language, pending: int, news: tuple[tuple[str, int], ...], rows: tuple[Row, ...], inbox: str
-) -> str:  # fmt: skip
-    """Render the fragment; cached, because many pages get the same one."""
+def _rendered(language: Language, pending: int, news: tuple[tuple[str, int], ...], inbox: str) -> str:
+    """Render the fragment with the counts; cached, because many pages get the same one."""
     with speaking(language):
-        return fragment("event.html", pending=pending, news=news, rows=rows, inbox=inbox)
+        return fragment("event.html", pending=pending, news=news, inbox=inbox)
 
 
 async def events(http: Http) -> Response:

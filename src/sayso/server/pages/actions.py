@@ -35,7 +35,7 @@ from sayso.server.pages.alike import FEWEST, fold, kin_of, outlier_notes, simila
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
-from sayso.server.pages.rendering import known, parts_of, render, row_of, told, unsure
+from sayso.server.pages.rendering import error_text, known, list_row, parts_of, render, risk_unconfirmed
 from sayso.stores.base import Store
 from sayso.view import card
 from sayso.view.summary import is_high, name_of, token
@@ -96,7 +96,7 @@ def _grant(context: RequestContext, request: Request, seen: str) -> None:
 
 
 def _must_be_sure(context: RequestContext, request: Request) -> None:
-    why = unsure(request, context.form) if page.is_open(request, "call") else None
+    why = risk_unconfirmed(request, context.form) if page.is_open(request, "call") else None
     if why is not None:
         raise NotDoneError(why)
 
@@ -193,7 +193,7 @@ _FORMS: dict[str, Callable[[RequestContext, Request, str], object]] = {
 
 def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRefusedError) -> Response:
     request = context.review.get(request_id)
-    sent = page.Submitted(told(fault))
+    sent = page.Submitted(error_text(fault))
     if isinstance(fault, errors.InvalidChangesError | errors.InvalidAnswerError):
         widgets = None
         if page.is_open(request, "call"):
@@ -381,7 +381,7 @@ def _decide(context: RequestContext, verb: str, note: str | None, request_id: st
     if verb == "undo":
         return review.undo(request_id)
     if verb == "approve":
-        why = unsure(review.get(request_id), context.form)
+        why = risk_unconfirmed(review.get(request_id), context.form)
         if why is not None:
             raise errors.DecisionRefusedError(request_id, why)
         return review.approve(request_id, comment=note, seen=seen)
@@ -391,7 +391,7 @@ def _decide(context: RequestContext, verb: str, note: str | None, request_id: st
 def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> dict[str, Any]:
     """Return the result for one request; `is_pending` if it is approved, but needs more approvals."""
     if isinstance(found, errors.SaysoError):
-        return {"id": request_id, "said": told(found), "is_done": False, "is_pending": False, "undo": None}
+        return {"id": request_id, "said": error_text(found), "is_done": False, "is_pending": False, "undo": None}
     if isinstance(found, BaseException):
         raise found
     said = card.headline(found)
@@ -412,7 +412,7 @@ def _item(
     left_out = page.why_not(context, request, now)
     if "approve" in verbs and request.kind == "question":
         left_out = say("It is a question and needs an answer.")
-    row = row_of(request, now, program_gone=context.review.program_is_gone(request))
+    row = list_row(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
     rows = card.ask_rows(request, now, width=96, full=True, same_effect=others) if is_whole else ()
     return {
@@ -421,7 +421,7 @@ def _item(
         "stands_out": outlier_notes(context.settings.store, request) if is_whole else (),  # a table has its own
         # This reviewer has approved it already, and others still have to.
         "is_approved": any(context.reviewer.identity.is_same(vote.by) for vote in request.votes),
-        "risk": known(row.risk) if is_high(request.risk) else "",
+        "risk": known(row["risk"]) if is_high(request.risk) else "",
     }  # fmt: skip
 
 

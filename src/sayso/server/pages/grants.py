@@ -30,7 +30,7 @@ from sayso.model.text import escape, say
 from sayso.server.context import RequestContext, redirect
 from sayso.server.language import translated
 from sayso.server.pages.edits import NotDoneError, clear_number, edit_of
-from sayso.server.pages.rendering import parts_of, render, rows_of
+from sayso.server.pages.rendering import list_rows, parts_of, render
 from sayso.stores.filter import Filter
 from sayso.view import card
 from sayso.view.summary import time_left
@@ -263,8 +263,8 @@ def ask_go(context: RequestContext, status: int = 200) -> Response:
         return redirect(context.path("grants"))
     requests, count, seen = _starting(context)
     return render(
-        context, "go.html", status=status, rows=rows_of(context.review, requests, clock.now()), count=count, seen=seen,
-        is_stale=status == 409, grants=len(context.review.grants()),
+        context, "go.html", status=status, rows=list_rows(context.review, requests, clock.now()), count=count,
+        seen=seen, is_stale=status == 409, grants=len(context.review.grants()),
     )  # fmt: skip
 
 

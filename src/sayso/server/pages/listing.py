@@ -31,7 +31,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, key_of, kin_of
 from sayso.server.pages.arguments import amount_of
-from sayso.server.pages.rendering import pending_filter, render, rows_of
+from sayso.server.pages.rendering import list_rows, pending_filter, render
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 from sayso.stores.review import requests_with
@@ -174,8 +174,8 @@ def inbox(context: RequestContext) -> Response:
     """Show the open requests: unknown outcomes, then pending ones, high risks first, then others; each oldest first."""
     listing, now = _listing(context, OPEN, fold=True), clock.now()
     alone = [group[0] for group in listing.groups if len(group) == 1]
-    rows, to_me = rows_of(context.review, alone, now, context.reviewer), context.review.mentions()
-    by_id = {row.id: row for row in rows}
+    rows, to_me = list_rows(context.review, alone, now, context.reviewer), context.review.mentions()
+    by_id, pending = {row["id"]: row for row in rows}, [row["id"] for row in rows if row["expires"]]
     return render(
         context, "inbox.html", listing=listing, verbs=_VERBS, kinds=KINDS, sorts=SORTS, views=views_of(context),
         has_snoozed=bool(context.snoozed) and not listing.asked["snoozed"], mine=_count_of_mine(context),
@@ -184,7 +184,7 @@ def inbox(context: RequestContext) -> Response:
             by_id[group[0].id] if len(group) == 1 else folded_row(group, now, to_me, context.reviewer)
             for group in listing.groups
         ],
-        stream=context.path("events", since=now.isoformat(), rows=",".join(row.id for row in rows if row.expires)),
+        stream=context.path("events", since=now.isoformat(), rows=",".join(pending)),
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def history(context: RequestContext) -> Response:
     """Show decided requests, newest first."""
     listing = _listing(context, DECIDED, "history", newest=True)
     return render(
-        context, "history.html", rows=rows_of(context.review, listing.requests, clock.now()), listing=listing,
+        context, "history.html", rows=list_rows(context.review, listing.requests, clock.now()), listing=listing,
         verbs=_VERBS, kinds=KINDS,
         exports=[(kind, context.path(f"history.{kind}", **listing.asked)) for kind in ("csv", "jsonl")],
     )  # fmt: skip

@@ -17,13 +17,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import mimetypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -52,36 +51,26 @@ from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, 
 
 _FOLDER = Path(__file__).parent.parent / "static"
 _TYPES = {
-    ".js": "text/javascript",
-    ".png": "image/png",
-    ".svg": "image/svg+xml",
+    ".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".png": "image/png", ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
-}
+}  # fmt: skip
 _SCRIPTS = ("page.js", "texts.js", "times.js", "card.js", "list.js", "app.js", "live.js", "bulk.js", "push.js")
 
 
-class _Asset(NamedTuple):
-    plain: bytes
-    compressed: bytes
-    media_type: str
-    tag: str
-
-
 @cache
-def _all() -> tuple[str, dict[str, _Asset]]:
-    """Return the digest of all files, and the files by name."""
-    digest, found = hashlib.sha256(), dict[str, _Asset]()
+def _static_files() -> tuple[str, dict[str, tuple[bytes, bytes, str, str]]]:
+    """Return the digest of all files, and by name each file's bytes, plain and compressed, media type and ETag."""
+    digest, found = hashlib.sha256(), dict[str, tuple[bytes, bytes, str, str]]()
     files = {path.name: path.read_bytes() for path in _FOLDER.iterdir()}
     # The first script is needed by the others; an error in one of these does not stop the rest.
     first, *others = [files.pop(name) for name in _SCRIPTS]
     rest = (b"try {\n%s} catch (error) { reportError(error); }\n" % one for one in others)
     files["inbox.js"] = b"".join([first, *rest])
     for name, plain in sorted(files.items()):
-        kind = _TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0] or "text/plain"
         tag = hashlib.sha256(plain).hexdigest()
         digest.update(f"{name} {tag}\n".encode())
-        # mtime=0: every server of one version sends the same bytes.
-        found[name] = _Asset(plain, gzip.compress(plain, 9, mtime=0), kind, tag[:32])
+        # mtime=0: every server of one version sends the same bytes. A weak tag (`W/`): both encodings share it.
+        found[name] = plain, gzip.compress(plain, 9, mtime=0), _TYPES[Path(name).suffix], f'W/"{tag[:32]}"'
     return digest.hexdigest()[:16], found
 
 
@@ -90,14 +79,12 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
     http = Http(scope, receive)
     if http.method not in {"GET", "HEAD"}:
         raise HTTPException(405, headers={"allow": "GET, HEAD"})
-    digest, files = _all()
+    digest, files = _static_files()
     place = scope["path"].removeprefix(scope.get("root_path", "")).lstrip("/")
     given, _, name = place.rpartition("/")
-    file = files.get(name)
-    if file is None or "/" in given:
+    if name not in files or "/" in given:
         raise HTTPException(404)
-    # A weak tag (`W/`), because both encodings of a file share it.
-    tag = f'W/"{file.tag}"'
+    body, compressed, media_type, tag = files[name]
     lasts = "public, max-age=31536000, immutable" if given == digest else "no-cache"
     headers = {"etag": tag, "vary": "accept-encoding", "cache-control": lasts}
     if name == "sw.js":  # its scope is this inbox, not other applications of the same host
@@ -105,17 +92,14 @@ async def assets(scope: Scope, receive: Receive, send: Send) -> None:
     if http.headers.get("if-none-match") == tag:
         await Response(status_code=304, headers=headers)(scope, receive, send)
         return
-    body = file.plain
     if accepts_gzip(http):
-        body, headers["content-encoding"] = file.compressed, "gzip"
-    await Response(body, headers=headers, media_type=file.media_type)(scope, receive, send)
+        body, headers["content-encoding"] = compressed, "gzip"
+    await Response(body, headers=headers, media_type=media_type)(scope, receive, send)
 
 
 _HEADLINE, _WORDS_ROOM = 180, 160
 _CUT = "…"  # stands where a text is shortened
 _LISTS = ("always ", "one of ")  # as `sayso.learning.proposals` begins a list of values
-
-
 _KNOWN = frozenset({
     later("pending"), later("approved"), later("running"), later("done"), later("failed"),
     later("unknown"), later("rejected"), later("feedback"), later("answered"), later("cancelled"),
@@ -212,11 +196,8 @@ def render(context: RequestContext, template: str, *, status: int = 200, **value
 def render_public(http: Http, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page for anybody, which must show nothing of any request."""
     # The address under which browsers cache a file has the digest of all files.
-    ours = {
-        "path": partial(path_to, http),
-        "asset": partial(path_to, http, "static", _all()[0]),
-        "version": __version__,
-    }
+    asset = partial(path_to, http, "static", _static_files()[0])
+    ours = {"path": partial(path_to, http), "asset": asset, "version": __version__}
     headers = {"content-language": spoken().tag, "vary": "accept-language, cookie"}
     return HTMLResponse(fragment(template, **ours, **values), status, headers)
 
@@ -226,10 +207,13 @@ def fragment(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(values)
 
 
-class Row(NamedTuple):
-    """A request in a list.
+def list_row(
+    request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False,
+    away: Sequence[Delegation] = (), reader: Reviewer | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a request as a row of a list. The keyword arguments are facts that the request itself does not have.
 
-    Attributes:
+    Keys whose names do not say it all:
         stands: Its status in one line.
         headline: The call that would run, or the question; `name` and `arguments` are its two parts.
         says: The program's own title and summary; empty if it gives none.
@@ -238,66 +222,30 @@ class Row(NamedTuple):
         votes: How many of the required approvals it has, if it needs several.
         at: When it was asked, in ISO 8601.
         expires: When it expires, in ISO 8601, while it is pending; `left` is the time left.
-        fingerprint: Fingerprint of what is shown.
         warns: Whether something in it may deceive the eye.
         program_gone: Whether its program has ended, so that nobody waits for the decision.
         away: Until when the person who claimed it is away, and who stands in; empty if they are not away.
         is_to_me: Whether a comment on it mentions the reader.
         lacks: The roles of which the reader would need one to decide it; empty if they have it.
     """
-
-    id: str
-    short: str
-    state: str
-    stands: str
-    headline: str
-    name: str
-    arguments: str
-    says: str
-    amount: str
-    risk: str
-    level: str
-    votes: str
-    requester: str
-    run: str
-    run_id: str
-    asked: str
-    at: str
-    claimed: str
-    away: str
-    expires: str
-    left: str
-    is_call: bool
-    fingerprint: str
-    warns: bool
-    program_gone: bool
-    is_to_me: bool
-    lacks: str
-
-
-def row_of(
-    request: Request, now: datetime, *, program_gone: bool = False, is_to_me: bool = False,
-    away: Sequence[Delegation] = (), reader: Reviewer | None = None,
-) -> Row:  # fmt: skip
-    """Return a request as a row of a list. The keyword arguments are facts that the request itself does not have."""
     is_pending, run_id, count = request.state is State.PENDING, request.run_id, request.quorum.count
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
-    return Row(
-        id=request.id, short=short(request.id), state=str(request.state), stands=status_line(request, now),
-        headline=card.headline(request, _HEADLINE), name=name, arguments=arguments,
-        says=card.program_words(request, _WORDS_ROOM),
-        amount=amount_text(request), risk=risk, level=level, requester=name_of(request.requester, 30),
-        votes=say("%(given)s of %(count)s approvals", given=count - request.missing_votes, count=count)
+    return {
+        "id": request.id, "short": short(request.id), "state": str(request.state), "stands": status_line(request, now),
+        "headline": card.headline(request, _HEADLINE), "name": name, "arguments": arguments,
+        "says": card.program_words(request, _WORDS_ROOM),
+        "amount": amount_text(request), "risk": risk, "level": level, "requester": name_of(request.requester, 30),
+        "votes": say("%(given)s of %(count)s approvals", given=count - request.missing_votes, count=count)
         if is_pending and count > 1 else "",
-        run=run_name(run_id), run_id=run_id,
-        asked=ago(request.created_at, now), at=clock.written(request.created_at),
-        claimed="" if request.claimed_by is None else name_of(request.claimed_by, 30),
-        away=absence(request.claimed_by, away),
-        expires=clock.written(request.expires_at) if is_pending else "",
-        left=time_left(request.expires_at, now) if is_pending else "", is_call=request.kind == "call",
-        fingerprint=request.current_fingerprint, warns=bool(card.cautions(request)), program_gone=program_gone,
-        is_to_me=is_to_me, lacks=missing_roles(request, reader),
-    )  # fmt: skip
+        "run": run_name(run_id), "run_id": run_id,
+        "asked": ago(request.created_at, now), "at": clock.written(request.created_at),
+        "claimed": "" if request.claimed_by is None else name_of(request.claimed_by, 30),
+        "away": absence(request.claimed_by, away),
+        "expires": clock.written(request.expires_at) if is_pending else "",
+        "left": time_left(request.expires_at, now) if is_pending else "", "is_call": request.kind == "call",
+        "fingerprint": request.current_fingerprint, "warns": bool(card.cautions(request)),
+        "program_gone": program_gone, "is_to_me": is_to_me, "lacks": missing_roles(request, reader),
+    }  # fmt: skip
 
 
 def missing_roles(request: Request, reader: Reviewer | None) -> str:
@@ -326,7 +274,7 @@ def risk_of(request: Request) -> tuple[str, str]:
     return token(request.risk, 20), level if level in RISKS else ""
 
 
-def unsure(request: Request, form: Mapping[str, str]) -> str | None:
+def risk_unconfirmed(request: Request, form: Mapping[str, str]) -> str | None:
     """Return why a form does not approve a request of high risk: its box “sure” is not ticked. None if it does."""
     if not is_high(request.risk) or form.get("sure") == "yes":
         return None
@@ -339,24 +287,24 @@ def run_name(run_id: str) -> str:
     return short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM)
 
 
-def rows_of(review: Review, requests: list[Request], now: datetime, reader: Reviewer | None = None) -> list[Row]:
+def list_rows(
+    review: Review, requests: Sequence[Request], now: datetime, reader: Reviewer | None = None
+) -> list[dict[str, Any]]:
     """Return requests as rows for a reader; texts and arguments of similar ones are shown from where they differ."""
     to_me, away = review.mentions(), review.delegations()
     rows = [
-        row_of(
-            request, now, program_gone=review.program_is_gone(request), is_to_me=request.id in to_me, away=away,
-            reader=reader,
+        list_row(
+            one, now, program_gone=review.program_is_gone(one), is_to_me=one.id in to_me, away=away, reader=reader
         )
-        for request in requests
+        for one in requests
     ]  # fmt: skip
-    if not any(_CUT in row.headline or _CUT in row.says for row in rows):
+    if not any(_CUT in row["headline"] or _CUT in row["says"] for row in rows):
         return rows
     words, arguments = words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30)
-    for at, (row, request) in enumerate(zip(rows, requests, strict=True)):
-        is_cut = _CUT in row.headline and row.headline != card.headline(request, 2 * _HEADLINE)
+    for row, request, theirs, ours in zip(rows, requests, words, arguments, strict=True):
         if request.kind == "call":
-            shown = arguments[at] if is_cut else row.arguments
-            rows[at] = row._replace(says=words[at] or row.says, arguments=shown)
+            is_cut = _CUT in row["headline"] and row["headline"] != card.headline(request, 2 * _HEADLINE)
+            row |= {"says": theirs or row["says"], "arguments": ours if is_cut else row["arguments"]}
     return rows
 
 
@@ -400,14 +348,14 @@ _WORDS: dict[type[errors.SaysoError], str] = {
 }
 
 
-def is_told(fault: errors.SaysoError) -> bool:
+def has_error_text(fault: errors.SaysoError) -> bool:
     """Return whether an error has a text that can be translated."""
     return type(fault) in _WORDS
 
 
-def told(fault: errors.SaysoError) -> str:
+def error_text(fault: errors.SaysoError) -> str:
     """Return the text of an error, escaped. If it is the error's own message, commands in it are marked as code."""
-    if not is_told(fault):
+    if not has_error_text(fault):
         text = escape(str(fault))
         parts = list(map(Markup.escape, text.split("`")))
         if len(parts) % 2 == 0:

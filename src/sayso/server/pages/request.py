@@ -39,7 +39,16 @@ from sayso.server.pages.arguments import Argument, Difference, arguments_of, dif
 from sayso.server.pages.edits import colleagues
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import facts, missing_roles, parts_of, pending_count, render, risk_of, row_of, told
+from sayso.server.pages.rendering import (
+    error_text,
+    facts,
+    list_row,
+    missing_roles,
+    parts_of,
+    pending_count,
+    render,
+    risk_of,
+)
 from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -109,7 +118,7 @@ def request_page(
     reason = why_not(context, request, now)
     moves = _possible_actions(context, request, reason)
     return render(
-        context, "request.html", status=status, row=row_of(request, now, away=context.delegations),
+        context, "request.html", status=status, row=list_row(request, now, away=context.delegations),
         is_risky=is_high(request.risk), start=0 if request.execution is None else request.execution.starts,
         aims={"reject": "r", "feedback": "f"}.get(str(asks), "") if sent.refusal is not None else "",
         is_unsure=sent.refusal is not None and context.form.get("sure") != "yes"
@@ -301,7 +310,7 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return {
-        "row": row_of(done, clock.now()), "said": _said(context, done), "undo": undo_of(context, done),
+        "row": list_row(done, clock.now()), "said": _said(context, done), "undo": undo_of(context, done),
         "is_approved": done.state is State.APPROVED and done.execution is None,  # its call has not started
         "snoozed": _snoozed_until(context, done),
         "by": "" if owner is None else name_of(owner, 30),  # to whom it was assigned
@@ -358,7 +367,7 @@ def why_not(context: RequestContext, request: Request, now: datetime, *, is_vote
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now, is_vote=is_vote)
     except errors.DecisionRefusedError as fault:
-        return told(fault)
+        return error_text(fault)
     return None
 
 

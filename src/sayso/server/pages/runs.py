@@ -33,7 +33,7 @@ from sayso.model.text import escape, later, say, unisolated
 from sayso.runs.load import LoadedRun, Span, masks_of, scrubbed, span_of
 from sayso.runs.state import Body, bodies
 from sayso.server.context import RequestContext
-from sayso.server.pages.rendering import known, render, rows_of
+from sayso.server.pages.rendering import known, list_rows, render
 from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view import card
@@ -159,7 +159,7 @@ def run(context: RequestContext) -> Response:
     return render(
         context, "run.html", run_id=run_id, record=None if loaded is None else loaded.record,
         steps=[step for step in steps if step["is_human"] or not only_human], only_human=only_human,
-        rows=rows_of(context.review, list(requests.requests), clock.now()), journal=journal,
+        rows=list_rows(context.review, requests.requests, clock.now()), journal=journal,
         is_cut=requests.cursor is not None or len(journal) == _MOST_ROWS,
         is_unreadable=is_unreadable, unknown=any(request.state is State.UNKNOWN for request in requests.requests),
     )  # fmt: skip
