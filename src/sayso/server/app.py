@@ -210,7 +210,7 @@ def _routes() -> list[BaseRoute]:
         Route("/runs", get_route(run_pages.runs)),
         Route("/runs/{run_id:path}", get_route(run_pages.run)),
         Route("/r/{request_id}", get_route(request_page.show_request)),
-        Route("/r/{request_id}/{verb}", post_route(actions.act), methods=["POST"]),
+        Route("/r/{request_id}/{action}", post_route(actions.act), methods=["POST"]),
         Route("/bulk", get_route(actions.confirm)),
         Route("/bulk", post_route(actions.decide), methods=["POST"]),
         Route("/events", events.events),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
@@ -41,38 +41,38 @@ from sayso.view import card
 from sayso.view.summary import is_high, name_of, token
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
-"""The verbs after which the next request opens."""
+"""The actions after which the next request opens."""
 _START = re.compile("[0-9]{1,9}")
 _NOTHING = "(nothing)"
 
 
 def act(context: RequestContext) -> Response:
     """Execute a form of a request's page."""
-    asked, verb = context.http.path_params["request_id"], context.http.path_params["verb"]
+    asked, action = context.http.path_params["request_id"], context.http.path_params["action"]
     seen = context.form.get("seen", "")
-    if verb not in {*_FORMS, "preview", "preview-grant"}:
+    if action not in {*_FORMS, "preview", "preview-grant"}:
         raise HTTPException(404, say("there is no such action"))
     request = context.review.get(asked)
     if request.id != asked or not seen:
         unknown = say("the form does not say which version of the request it showed; nothing was decided")
         raise HTTPException(400, unknown)
     try:
-        if seen != request.current_fingerprint and verb != "comment":
+        if seen != request.current_fingerprint and action != "comment":
             raise errors.StaleViewError(request.id, seen=seen, current=request.current_fingerprint)
-        if verb in _FORMS:
-            _FORMS[verb](context, request, seen)
+        if action in _FORMS:
+            _FORMS[action](context, request, seen)
         elif page.is_open(request, "call"):
-            return page.request_page(context, request, sent=_preview(context, request, verb))
+            return page.request_page(context, request, sent=_preview(context, request, action))
     except NotDoneError as refused:
         request = context.review.get(request.id)
-        edit = _edit(context, request)
-        widgets = edit.widgets if edit is not None and edit.is_any else None
+        edit = edit_of(request, context.form)
+        widgets = edit.widgets if edit.is_any else None
         return page.request_page(context, request, status=422, sent=page.Submitted(str(refused), widgets=widgets))
     except errors.DecisionRefusedError as fault:
         return _refused(context, request.id, fault)
     where = {"in": context.form.get("in", "")}
     # After a decision, the next pending request opens if the page named one.
-    following = context.find(context.form.get("then", "")) if verb in _LEAVES else None
+    following = context.find(context.form.get("then", "")) if action in _LEAVES else None
     if following is not None and following.state is State.PENDING:
         return redirect(context.path("r", context.form["then"], **where, done=request.id))
     return redirect(context.path("r", request.id, **where))
@@ -84,33 +84,33 @@ def _approve(context: RequestContext, request: Request, seen: str) -> None:
             "Terms of a grant are ticked, and “Approve” makes none. Untick them, or press “Approve, and the next ones"
             " like it”. Nothing was decided."
         ))  # fmt: skip
-    given = edit_of(request, context.form).given(request) if page.is_open(request, "call") else {}
-    _must_be_sure(context, request)
+    given = edit_of(request, context.form).given(request)
+    _must_confirm_risk(context, request)
     again = context.form.get("again") == "yes"
     context.review.approve(request.id, comment=context.field("note"), seen=seen, again=again, **given)
 
 
 def _grant(context: RequestContext, request: Request, seen: str) -> None:
-    _must_be_sure(context, request)
+    _must_confirm_risk(context, request)
     grants.grant(context, request, seen)
 
 
-def _must_be_sure(context: RequestContext, request: Request) -> None:
+def _must_confirm_risk(context: RequestContext, request: Request) -> None:
     why = risk_unconfirmed(request, context.form) if page.is_open(request, "call") else None
     if why is not None:
         raise NotDoneError(why)
 
 
 def _feedback(context: RequestContext, request: Request, seen: str) -> None:
-    note, edit = context.field("note"), _edit(context, request)
-    if edit is not None and edit.is_any:
-        told = context.form.get("edits")
-        if told is None:
+    note, edit = context.field("note"), edit_of(request, context.form)
+    if edit.is_any:
+        choice = context.form.get("edits")
+        if choice is None:
             raise NotDoneError(say(
                 "“Send back” sends only your note, without your changes. Tick below to add them to the note, or press"
                 " it again. Nothing was decided."
             ))  # fmt: skip
-        changes = page.differences_of(request, request.effective, _edited(request, edit)) if told == "added" else ()
+        changes = page.differences_of(request, request.effective, _edited(request, edit)) if choice == "added" else ()
         note = "\n".join(filter(None, [note, *map(_as_text, changes)])) or None
     if note is None and request.state is State.PENDING:
         missing = say("To send it back, write in the note what should be different. Nothing was decided.")
@@ -139,7 +139,7 @@ def _resolve(context: RequestContext, request: Request, _: str) -> None:
     if happened not in {"yes", "no"}:
         raise NotDoneError(say("Choose whether it happened or not. Nothing was decided."))
     context.review.resolve(
-        request.id, happened=happened == "yes", comment=context.field("note"), force=_is_forced(context),
+        request.id, happened=happened == "yes", comment=context.field("note"), force=context.form.get("force") == "yes",
         start=int(start) if _START.fullmatch(start) else 0,
     )  # fmt: skip
 
@@ -168,10 +168,6 @@ def _extend(context: RequestContext, request: Request, _: str) -> None:
         raise NotDoneError(escape(str(fault))) from None
 
 
-def _is_forced(context: RequestContext) -> bool:
-    return context.form.get("force") == "yes"
-
-
 _FORMS: dict[str, Callable[[RequestContext, Request, str], object]] = {
     "answer": _answer,
     "approve": _approve,
@@ -183,7 +179,7 @@ _FORMS: dict[str, Callable[[RequestContext, Request, str], object]] = {
     "feedback": _feedback,
     "grant": _grant,
     "reject": lambda on, one, seen: on.review.reject(one.id, on.field("note"), seen=seen),
-    "release": lambda on, one, _: on.review.release(one.id, force=_is_forced(on)),
+    "release": lambda on, one, _: on.review.release(one.id, force=on.form.get("force") == "yes"),
     "resolve": _resolve,
     "snooze": _snooze,
     "undo": lambda on, one, _: on.review.undo(one.id),
@@ -204,18 +200,14 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
     return page.request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 
 
-def _edit(context: RequestContext, request: Request) -> Edit | None:
-    return edit_of(request, context.form) if page.is_open(request, "call") else None
-
-
 def _edited(request: Request, edit: Edit) -> Call:
     given = edit.given(request)
     return edited_call(request, given.get("changes"), given.get("arguments")) if given else request.effective
 
 
-def _preview(context: RequestContext, request: Request, verb: str) -> page.Submitted:
+def _preview(context: RequestContext, request: Request, action: str) -> page.Submitted:
     edit = edit_of(request, context.form)
-    if verb == "preview-grant":
+    if action == "preview-grant":
         return page.Submitted(widgets=edit.widgets, terms=grants.terms_of(context, request))
     after = _edited(request, edit)
     return page.Submitted(
@@ -238,10 +230,12 @@ def confirm(context: RequestContext) -> Response:
     asked, named = _asked(context), set(context.http.query_params.getlist("id"))
     requests = [one for one in asked if one.state is State.PENDING]
     now, items, parts = clock.now(), dict[str, dict[str, Any]](), list[dict[str, Any]]()
-    said = _comments(context, requests[:_MOST])
+    comments_on = _comments(context, requests[:_MOST])
     for group in fold(requests[:_MOST]):  # alike calls with their table, or one request in full
         is_table = len(group) >= FEWEST
-        calls = {one.id: _item(context, verbs, one, now, said.get(one.id, ()), is_whole=not is_table) for one in group}
+        calls = {
+            one.id: _item(context, verbs, one, now, comments_on.get(one.id, ()), is_whole=not is_table) for one in group
+        }
         comments, warnings = ({one: call[name] for one, call in calls.items()} for name in ("comments", "warnings"))
         others = similar_to(context.settings.store, group) if is_table else ()
         table = table_of(group, now, comments, warnings, others) if is_table else None
@@ -283,7 +277,7 @@ def _done(context: RequestContext, decided: Sequence[Request], now: datetime) ->
     names = {one.call.tool for one in decided if one.kind == "call"}
     undone_by = [one["undo"] for one in results if one["undo"] is not None]
     return {
-        "results": results, "who": [f"{often} {said}" for said, often in who.items()],
+        "results": results, "who": [f"{count} {verdict}" for verdict, count in who.items()],
         "undo": min(undone_by) if undone_by and len(undone_by) == len(results) else None,
         "history": context.path("history", tool=min(names) if len(names) == 1 else ""),
     }  # fmt: skip
@@ -296,16 +290,6 @@ def _following(context: RequestContext, shown: Sequence[str], now: datetime) -> 
     last = max((at for at, group in enumerate(groups) if any(one.id in seen for one in group)), default=0)
     others = (one for group in (*groups[last:], *groups[:last]) for one in group if one.id not in seen)
     return next((one.id for one in others if page.why_not(context, one, now) is None), "")
-
-
-def _go_on(context: RequestContext, decided: Collection[str]) -> dict[str, Any] | None:
-    """Return the row of the inbox to go on with after a decision.
-
-    That is what was undone, then what was shown and not decided, and then the row that the page before named.
-    """
-    undone = decided if context.form.get("verb") == "undo" else ()
-    left = [one for one in context.form.get("shown", "").split(",")[:_MOST] if one not in decided]
-    return _next(context, [*undone, *left, context.form.get("then", "")], context.form.get("in", ""))
 
 
 def _next(context: RequestContext, ids: Sequence[str], address: str) -> dict[str, Any] | None:
@@ -354,12 +338,15 @@ def decide(context: RequestContext) -> Response:
     found = dict(zip(seen, context.settings.store.together(works), strict=True))
     results = [_result(context, request_id, one) for request_id, one in found.items()]
     undone_by = [one["undo"] for one in results if one["undo"] is not None]
+    # To go on with: what was undone, then what was shown and not decided, then the row that the page before named.
+    left = [one for one in context.form.get("shown", "").split(",")[:_MOST] if one not in seen]
+    following = [*(seen if verb == "undo" else ()), *left, context.form.get("then", "")]
     return render(
         context, "bulk_done.html", verb=verb, results=sorted(results, key=lambda one: one["is_done"]),
         done=sum(one["is_done"] for one in results), undo=min(undone_by, default=None),
         unfinished=sum(one["is_pending"] for one in results),
-        asked=context.form.get("in", ""), then=context.form.get("then", ""), next=_go_on(context, seen),
-        address=_address(context, found),
+        asked=context.form.get("in", ""), then=context.form.get("then", ""),
+        next=_next(context, following, context.form.get("in", "")), address=_address(context, found),
     )  # fmt: skip
 
 
@@ -391,15 +378,15 @@ def _decide(context: RequestContext, verb: str, note: str | None, request_id: st
 def _result(context: RequestContext, request_id: str, found: Request | BaseException) -> dict[str, Any]:
     """Return the result for one request; `is_pending` if it is approved, but needs more approvals."""
     if isinstance(found, errors.SaysoError):
-        return {"id": request_id, "said": error_text(found), "is_done": False, "is_pending": False, "undo": None}
+        return {"id": request_id, "text": error_text(found), "is_done": False, "is_pending": False, "undo": None}
     if isinstance(found, BaseException):
         raise found
-    said = card.headline(found)
+    text = card.headline(found)
     is_pending = found.state is State.PENDING and bool(found.votes)
     if is_pending:
-        said += f": {card.status_line(found, clock.now())}"
+        text += f": {card.status_line(found, clock.now())}"
     return {
-        "id": found.id, "said": said, "is_done": True, "is_pending": is_pending, "undo": page.undo_of(context, found),
+        "id": found.id, "text": text, "is_done": True, "is_pending": is_pending, "undo": page.undo_of(context, found),
         "fingerprint": found.current_fingerprint,
     }  # fmt: skip
 
@@ -429,10 +416,9 @@ def _comments(context: RequestContext, requests: Sequence[Request]) -> dict[str,
     """Return the comments on these requests as lines, by request."""
     store, found = context.settings.store, dict[str, list[str]]()
     for entry in map(store.legible, store.comments(requests)):
-        said = [
+        found.setdefault(entry.request_id, []).extend(
             say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in([entry])
-        ]
-        found.setdefault(entry.request_id, []).extend(said)
+        )
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from sayso.model import canonical
 from sayso.model.canonical import display, value_of
 from sayso.model.edit import schema_of
 from sayso.model.rendering import separators, ungrouped
-from sayso.model.request import Request
+from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import escape, say, unisolated
@@ -65,7 +66,9 @@ class Edit:
 
 
 def edit_of(request: Request, form: Mapping[str, str]) -> Edit:
-    """Return what a form changes in the current call of a request."""
+    """Return what a form changes in the call of a request: nothing if that is not pending, or is a question."""
+    if request.kind != "call" or request.state is not State.PENDING:
+        return Edit(())
     schema = schema_of(request)
     return read_edit(argument_fields(request, schema), form, schema.classes)
 
@@ -156,13 +159,7 @@ class _Reader:
             )
         if way == widget.way:
             return _UNCHANGED
-        match way:
-            case "null":
-                return None
-            case "absent":
-                return _LEFT_OUT
-            case "value":
-                return self.value(widget, is_new=True) if new is _UNCHANGED else new
+        return self.value(widget, is_new=True) if way == "value" else None if way == "null" else _LEFT_OUT
 
     def value(self, widget: Widget, *, is_new: bool = False) -> object:
         """Return the value in a field, `_UNCHANGED` if it was sent back as shown.
@@ -262,7 +259,11 @@ def _typed(widget: Widget, text: str) -> object:
             except ValueError as error:
                 raise ValueError(say("this is not valid JSON: %(fault)s", fault=translated(str(error)))) from None
         case "number":
-            return _read_number(clear_number(text.strip()))
+            text = clear_number(text.strip())
+            # Parsed here, because strict types refuse a text. Other text is returned as it is, for validation.
+            with suppress(ValueError):  # too many digits
+                return canonical.strict_loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
+            return text
         case _:
             return clear_number(text.strip()) if widget.limits.get("inputmode") == "decimal" else text
 
@@ -287,14 +288,6 @@ def clear_number(text: str) -> str:
             say("%(text)s has two meanings here; write %(whole)s or %(part)s", text=text, whole=whole, part=f"{text}0")
         )
     return text
-
-
-def _read_number(text: str) -> object:
-    """Parse a number, because strict types refuse a text. Other text is returned as it is, for validation."""
-    try:
-        return canonical.strict_loads(text) if _PLAIN_NUMBER.fullmatch(text) else text
-    except ValueError:  # too many digits
-        return text
 
 
 class NotDoneError(Exception):

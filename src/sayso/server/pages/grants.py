@@ -87,7 +87,7 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
         "has_facts": len(shown) < len(drawn.conditions), "is_guess": is_guess,
         "past": None if terms is None or calls is None else _past(request, call, calls, terms),
-        "is_open": terms is not None or is_ticked(context.form) or context.http.path_params.get("verb") == "grant",
+        "is_open": terms is not None or is_ticked(context.form) or context.http.path_params.get("action") == "grant",
     }  # fmt: skip
 
 

@@ -103,15 +103,16 @@ def request_page(
 ) -> Response:  # fmt: skip
     """Return the page of a request in its current state."""
     now, sent, same_effect = clock.now(), sent or Submitted(), context.review.same_effect(request)
+    is_pending, claimed, me = request.state is State.PENDING, request.claimed_by, context.reviewer.identity
     entries = list(audit.entries(context.settings.store, run_id=request.run_id, request_id=request.id))
-    asks = context.http.path_params.get("verb")
+    action = context.http.path_params.get("action")
     widgets, unreadable = sent.widgets or (), None
-    if sent.widgets is None and request.state is State.PENDING:
+    if sent.widgets is None and is_pending:
         try:
             widgets = fields_to_fill(request)
         except errors.StoreCorruptError as fault:
             unreadable = escape(str(fault))
-    widgets, problems = with_problems(widgets if request.state is State.PENDING else (), sent.problems)
+    widgets, problems = with_problems(widgets if is_pending else (), sent.problems)
     edited = request.edited if request.kind == "call" else None
     changes = [] if edited is None else differences_of(request, request.call, edited)
     zones = [] if edited is None else zone_warnings(request.call, edited)
@@ -120,13 +121,13 @@ def request_page(
     return render(
         context, "request.html", status=status, row=list_row(request, now, away=context.delegations),
         is_risky=is_high(request.risk), start=0 if request.execution is None else request.execution.starts,
-        aims={"reject": "r", "feedback": "f"}.get(str(asks), "") if sent.refusal is not None else "",
+        aims={"reject": "r", "feedback": "f"}.get(str(action), "") if sent.refusal is not None else "",
         is_unsure=sent.refusal is not None and context.form.get("sure") != "yes"
-        and (asks == "grant" or (asks == "approve" and not grants.is_ticked(context.form))),
-        leaves_out=sent.refusal is not None and asks == "feedback" and sent.widgets is not None,
+        and (action == "grant" or (action == "approve" and not grants.is_ticked(context.form))),
+        leaves_out=sent.refusal is not None and action == "feedback" and sent.widgets is not None,
         facts=facts(request, now, context.delegations),
         question=request.question.text if request.kind == "question" else None, title=_title(request),
-        arguments=_arguments(request, [one.change.path for one in changes]), words=_words(request),
+        arguments=_arguments(request, [one.change.path for one in changes]), words=_program_texts(request),
         function=escape(request.effective.tool) if request.kind == "call" else "",
         gone=None if request.purged_at is None
         else say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}"),
@@ -136,13 +137,12 @@ def request_page(
             *repeat_notes(context.settings.store, request, now), *outlier_notes(context.settings.store, request),
         ],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
-        refused=None if request.returned is None or request.state is not State.PENDING
+        refused=None if request.returned is None or not is_pending
         else translated(escape(request.returned, block=True)),
         unverified=_unverified(request), by_token=request.requester.issuer == TOKENS, widgets=widgets,
         unreadable=unreadable, problems=problems, flaws=flaws(widgets), sent=sent,
-        timeline=timeline(entries), undone=last_undone(entries) if request.state is State.PENDING else None,
-        comments=_remarks(context, entries), story=story_of(context, request),
-        earlier=_earlier(context, request, now),
+        timeline=timeline(entries), undone=last_undone(entries) if is_pending else None,
+        comments=_comments(context, entries), story=story_of(context, request), earlier=_earlier(context, request, now),
         left=say(_GONE) if context.review.program_is_gone(request) else None,
         snoozes=_snoozes(request, now), snoozed=_snoozed_until(context, request), moves=moves,
         colleagues=colleagues(context) if moves["assign"] else [],
@@ -151,16 +151,16 @@ def request_page(
         outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
         alike=grants.offer(context, request, sent.terms), proposed=grants.proposed(context, request),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        said=_said(context, request), has_voted=_has_voted(context, request),
-        claimed_by_me="\n".join(name_of(one, 30) for one in (context.reviewer.identity, *context.stood_in_for)),
-        instead_of=_instead_of(context, request),
+        said=_status_for(context, request), has_voted=_has_voted(context, request),
+        claimed_by_me="\n".join(name_of(one, 30) for one in (me, *context.stood_in_for)),
+        instead_of=None if claimed is None or claimed.is_same(me) or not context.has(request) else name_of(claimed),
         is_barred_by_claim=moves["take_over"] and why_not(context, replace(request, claimed_by=None), now) is None,
         why_not=reason, only_votes=reason is not None and why_not(context, request, now, is_vote=True) is None,
         spans=later_ends(request, now),
     )  # fmt: skip
 
 
-def _remarks(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def _comments(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str, Any]]:
     """Return the comments among these rows of the journal.
 
     `unknown` are the names that one mentions by which nobody is known, for its author to read.
@@ -182,19 +182,11 @@ def _remarks(context: RequestContext, entries: Iterable[Entry]) -> list[dict[str
     ]  # fmt: skip
 
 
-def _instead_of(context: RequestContext, request: Request) -> str | None:
-    """Return the name of the absent person who has claimed a request, if this person stands in for them."""
-    claimed = request.claimed_by
-    if claimed is None or request.state is not State.PENDING or claimed.is_same(context.reviewer.identity):
-        return None
-    return name_of(claimed) if context.has(request) else None
-
-
 def _snoozes(request: Request, now: datetime) -> list[tuple[str, str]]:
-    """Return the spans for which a request can be snoozed, those that end before it expires."""
-    if request.state is not State.PENDING:
-        return []
-    return [(span, say(said)) for span, said in SNOOZES.items() if now + duration.parse(span) < request.expires_at]
+    """Return the spans for which a pending request can be snoozed, those that end before it expires."""
+    is_pending = request.state is State.PENDING
+    ends = [(span, say(text), now + duration.parse(span)) for span, text in SNOOZES.items() if is_pending]
+    return [(span, text) for span, text, end in ends if end < request.expires_at]
 
 
 def _snoozed_until(context: RequestContext, request: Request) -> str | None:
@@ -297,8 +289,7 @@ def _mark(context: RequestContext, request: Request) -> str:
 
 
 def _has_voted(context: RequestContext, request: Request) -> bool:
-    me, is_pending = context.reviewer.identity, request.state is State.PENDING
-    return is_pending and any(vote.by.is_same(me) for vote in request.votes)
+    return request.state is State.PENDING and any(vote.by.is_same(context.reviewer.identity) for vote in request.votes)
 
 
 def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
@@ -310,7 +301,7 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return {
-        "row": list_row(done, clock.now()), "said": _said(context, done), "undo": undo_of(context, done),
+        "row": list_row(done, clock.now()), "said": _status_for(context, done), "undo": undo_of(context, done),
         "is_approved": done.state is State.APPROVED and done.execution is None,  # its call has not started
         "snoozed": _snoozed_until(context, done),
         "by": "" if owner is None else name_of(owner, 30),  # to whom it was assigned
@@ -318,22 +309,22 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _said(context: RequestContext, request: Request) -> str:
+def _status_for(context: RequestContext, request: Request) -> str:
     """Return the status of a request, without the hint that it can be undone, which disappears with the button."""
     if _has_voted(context, request):
         return say_n(
             "your approval is recorded; %(num)s more reviewer must approve",
             "your approval is recorded; %(num)s more reviewers must approve", request.missing_votes,
         )  # fmt: skip
-    is_approved = request.state is State.APPROVED
-    is_held = is_approved and undo_of(context, request) is not None
-    said = (card.decided if is_held else card.status_line)(request, clock.now())
-    grants = [one for one in context.review.grants() if one.request_id == request.id] if is_approved else []
+    if request.state is not State.APPROVED:
+        return card.status_line(request, clock.now())
+    status = (card.status_line if undo_of(context, request) is None else card.decided)(request, clock.now())
+    grants = [one for one in context.review.grants() if one.request_id == request.id]
     if not grants:
-        return said
+        return status
     if any(request.quorum.missing([one.by for one in grant.grantors]) == 0 for grant in grants):
-        return said + "; " + say("similar calls start without asking")
-    return said + "; " + say("another reviewer must approve its grant before calls like it start")
+        return status + "; " + say("similar calls start without asking")
+    return status + "; " + say("another reviewer must approve its grant before calls like it start")
 
 
 class Undo(NamedTuple):
@@ -396,14 +387,14 @@ def _unverified(request: Request) -> list[str]:
     return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
 
 
-def _words(request: Request) -> dict[str, str]:
+def _program_texts(request: Request) -> dict[str, str]:
     """Return the program's texts, escaped; its context is drawn as values."""
     found = {name: getattr(request, name) for name in card.TEXTS}
     words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
     facts = dict(request.context or {})
-    said = facts.get(MODEL_WORDS)
-    if request.requester.issuer != TOKENS and isinstance(said, str):  # with a token all context is unverified
-        words["model"] = escape(without_secrets(request, said), block=True)
+    model = facts.get(MODEL_WORDS)
+    if request.requester.issuer != TOKENS and isinstance(model, str):  # with a token all context is unverified
+        words["model"] = escape(without_secrets(request, model), block=True)
         del facts[MODEL_WORDS]
     if facts:
         words["context"] = "\n".join(
