@@ -11,7 +11,7 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.server.pages.insights import QUESTIONS, Insight, Period, Tally, bar, counts_chart, insight, waits_chart
+from sayso.server.pages.insights import QUESTIONS, Insight, Tally, bar, counts_chart, insight, waits_chart
 from sayso.server.pages.rendering import brief_span, percent
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
@@ -66,7 +66,7 @@ def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: 
     assert (whole.asked, whole.approved, whole.changed, whole.refused) == (8, 4, 1, 2)
     assert (whole.answered, whole.expired, whole.waiting) == (0, 1, 1)
     assert whole.approval_rate == 4 / 6
-    assert (whole.median, whole.p90) == (timedelta(seconds=10), timedelta(seconds=40))
+    assert (whole.within(50), whole.within(90)) == (timedelta(seconds=10), timedelta(seconds=40))
     assert (whole.hasty, whole.hasty_share) == (2, 2 / 6)
 
 
@@ -84,7 +84,7 @@ def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clo
 def test_where_nobody_decided_there_is_no_share(store: MemoryStore, clock: Clock) -> None:
     store.ask(sample_call())
     whole = seen(store).whole
-    assert (whole.approval_rate, whole.median, whole.p90, whole.hasty_share) == (None, None, None, None)
+    assert (whole.approval_rate, whole.within(50), whole.within(90), whole.hasty_share) == (None, None, None, None)
 
 
 def test_a_decision_in_exactly_three_seconds_is_not_hasty(store: MemoryStore, clock: Clock) -> None:
@@ -137,9 +137,9 @@ def test_a_window_is_cut_into_days_or_weeks_and_none_is_lost(
     clock.tick(days=-1)
     found = seen(store, days)
     assert len(found.periods) == pieces
-    assert sum(period.tally.approved for period in found.periods) == found.whole.approved == days
-    assert found.periods[0].begin == found.since
-    assert all(period.begin.hour == period.begin.minute == 0 for period in found.periods)
+    assert sum(tally.approved for _, tally in found.periods) == found.whole.approved == days
+    assert found.periods[0][0] == found.since
+    assert all(begin.hour == begin.minute == 0 for begin, _ in found.periods)
 
 
 def test_more_than_the_bound_is_not_read_and_that_is_said(store: MemoryStore, clock: Clock) -> None:
@@ -161,14 +161,14 @@ def test_it_reads_and_never_writes(store: MemoryStore, clock: Clock) -> None:
 # -- charts ----------------------------------------------------------------------------------------------------
 
 
-def periods(*tallies: Tally) -> list[Period]:
+def periods(*tallies: Tally) -> list[tuple[datetime, Tally]]:
     begin = datetime.fromisoformat("2026-01-01T00:00+00:00")
-    return [Period(begin + timedelta(days=day), tally) for day, tally in enumerate(tallies)]
+    return [(begin + timedelta(days=day), tally) for day, tally in enumerate(tallies)]
 
 
 def test_parts_of_a_column_stand_one_on_another_within_the_picture() -> None:
     chart = counts_chart(periods(Tally(approved=3, refused=1), Tally(), Tally(answered=2, expired=2)))
-    assert [column.said for column in chart.columns] == [
+    assert [column.label for column in chart.columns] == [
         "01 Jan: 3 approved, 1 refused", "02 Jan: ", "03 Jan: 2 answered, 2 expired",
     ]  # fmt: skip
     assert [column.parts for column in chart.columns] == [
@@ -194,7 +194,7 @@ def test_a_request_counts_for_the_hour_at_which_it_was_asked(store: MemoryStore,
     decided(store, clock, "reject", 7_200)
     hours = seen(store).hours
     assert len(hours) == 24
-    assert {hour: (tally.asked, tally.median) for hour, tally in enumerate(hours) if tally.asked} == {
+    assert {hour: (tally.asked, tally.within(50)) for hour, tally in enumerate(hours) if tally.asked} == {
         asked[0]: (1, timedelta(seconds=60)), asked[1]: (1, timedelta(hours=2)),
     }  # fmt: skip
 

@@ -63,15 +63,13 @@ class Tally:
 
     def add(self, request: Request, until: datetime) -> None:
         """Count a request with its decision or its current state; `until` is the current time."""
-        by_person = request.decision is not None and request.decision.under is None
-        if request.decision is not None and by_person and not request.decision.is_withdrawal:
-            self.add_decision(request, request.decision)
+        decision = request.decision
+        if decision is not None and decision.under is None and not decision.is_withdrawal:
+            self.add_decision(request, decision)
             return
         self.asked += 1
-        if request.decision is not None and not by_person:
-            return
-        if request.decision is not None:
-            self.withdrawn += 1
+        if decision is not None:
+            self.withdrawn += decision.under is None
         elif request.state is State.EXPIRED or request.expires_at <= until:
             self.expired += 1  # even if it is not recorded as expired yet
         else:
@@ -106,25 +104,9 @@ class Tally:
         """The share of hasty decisions; None if there are no decisions."""
         return self.hasty / len(self.spans) if self.spans else None
 
-    @property
-    def median(self) -> timedelta | None:
-        """The time within which half of the decisions were made."""
-        return self._within(50)
-
-    @property
-    def p90(self) -> timedelta | None:
-        """The time within which 90 % of the decisions were made."""
-        return self._within(90)
-
-    def _within(self, percent: int) -> timedelta | None:
+    def within(self, percent: int) -> timedelta | None:
+        """Return the time within which this percentage of the decisions were made; None if there are none."""
         return sorted(self.spans)[ceil(len(self.spans) * percent / 100) - 1] if self.spans else None
-
-
-class Period(NamedTuple):
-    """A period of days, from `begin` to the next period."""
-
-    begin: datetime
-    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -136,7 +118,7 @@ class Insight:
         whole: All requests.
         tools: By function, the most asked first; all questions together as `QUESTIONS`.
         reviewers: By person, the one with the most decisions first.
-        periods: By day, or by week for a long range.
+        periods: By day, or by week for a long range, with when it begins.
         hours: By the hour of the UTC day at which they were asked; 24 tallies.
         is_cut: Whether there were more requests than the limit, so that only the newest were counted.
     """
@@ -146,7 +128,7 @@ class Insight:
     whole: Tally
     tools: list[tuple[str, Tally]]
     reviewers: list[tuple[Identity, Tally]]
-    periods: list[Period]
+    periods: list[tuple[datetime, Tally]]
     hours: list[Tally]
     is_cut: bool
 
@@ -162,7 +144,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     """
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
-    periods = [Period(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
+    periods = [(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
     whole, is_cut, hours = Tally(), False, [Tally() for _ in range(24)]
     tools: dict[str, Tally] = {}
     names: dict[str, Identity] = {}  # spellings of one person are merged under the newest one
@@ -171,19 +153,19 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
         if whole.asked == most:
             is_cut = True
             break
-        period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
+        _, of_period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
         tool = request.call.tool if request.kind == "call" else QUESTIONS
-        for tally in (whole, period.tally, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
+        for tally in (whole, of_period, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
             tally.add(request, until)
         for decision in decisions_by_person(request):
             who = names.setdefault(decision.by.folded, decision.by)
             reviewers.setdefault(who, Tally()).add_decision(request, decision)
-    by_tool, by_reviewer = sorted(tools.items(), key=_most_asked), sorted(reviewers.items(), key=_most_asked)
+
+    def most_asked(pair: tuple[object, Tally]) -> tuple[int, str]:
+        return -pair[1].asked, str(pair[0])
+
+    by_tool, by_reviewer = sorted(tools.items(), key=most_asked), sorted(reviewers.items(), key=most_asked)
     return Insight(begin, until, whole, by_tool, by_reviewer, periods, hours, is_cut)
-
-
-def _most_asked(pair: tuple[object, Tally]) -> tuple[int, str]:
-    return -pair[1].asked, str(pair[0])
 
 
 WINDOWS = (7, 30, 90)
@@ -223,10 +205,8 @@ def insights(context: RequestContext) -> Response:
     reviewers = [_Named(name_of(who), history(by=who.subject), tally) for who, tally in found.reviewers[:_MOST_ROWS]]
     every_day = [_Named(f"{begin:%Y-%m-%d}", "", tally) for begin, tally in found.periods]
     every_hour = [_Named(f"{hour:02}:00", "", tally) for hour, tally in enumerate(found.hours) if tally.asked]
-    edited = [
-        (one.tool.rpartition(":")[2], one.name, one.changed)
-        for one in sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
-    ]
+    edited = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
+    short = [one.tool.rpartition(":")[2] for one in edited]
     hasty = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
     expired = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return render(
@@ -235,8 +215,8 @@ def insights(context: RequestContext) -> Response:
         tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
         by_tool=_decisions(tools), by_reviewer=_decisions(reviewers),
         edited=[
-            _share("changed", f"{token(tool)}: {token(name)}", history(tool=tool, verb="approve"), *changed)
-            for tool, name, changed in edited
+            _share("changed", f"{token(tool)}: {token(one.name)}", history(tool=tool, verb="approve"), *one.changed)
+            for one, tool in zip(edited, short, strict=True)
         ],
         hasty=[
             _share("hasty", row.name, row.link, row.tally.hasty, len(row.tally.spans))
@@ -276,10 +256,10 @@ class Bar(NamedTuple):
     name: str
     link: str
     parts: Sequence[tuple[str, float, float]]
-    said: str
+    label: str
 
 
-def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, said: str) -> Bar:
+def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, label: str) -> Bar:
     """Return a bar whose adjoining parts are percentages of `whole`."""
     at, parts = 0.0, list[tuple[str, float, float]]()
     for kind, count in counts:
@@ -287,13 +267,13 @@ def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, sai
         if count:
             parts.append((kind, round(at, 2), width))
         at += width
-    return Bar(name, link, parts, said)
+    return Bar(name, link, parts, label)
 
 
 def _share(kind: str, name: str, link: str, part: int, whole: int) -> Bar:
     """Return a bar with one part of a whole."""
-    said = say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
-    return bar(name, link, [(kind, part)], whole, said)
+    label = say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
+    return bar(name, link, [(kind, part)], whole, label)
 
 
 def _decisions(rows: Sequence[_Named]) -> list[Bar]:
@@ -309,9 +289,6 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
 
 
 _SCALE = (1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800)  # seconds
-_LONGEST = _SCALE[-1]
-
-
 _MONTHS = (
     later("%(day)s Jan"), later("%(day)s Feb"), later("%(day)s Mar"), later("%(day)s Apr"), later("%(day)s May"),
     later("%(day)s Jun"), later("%(day)s Jul"), later("%(day)s Aug"), later("%(day)s Sep"), later("%(day)s Oct"),
@@ -326,42 +303,42 @@ class Chart(NamedTuple):
     lines: Sequence[tuple[float, str]] = ()
 
 
-def counts_chart(periods: Sequence[Period]) -> Chart:
+def counts_chart(periods: Sequence[tuple[datetime, Tally]]) -> Chart:
     """Return the chart of approved, answered, refused and expired requests per period."""
     kinds = (later("approved"), later("answered"), later("refused"), later("expired"))
-    counted = [[(kind, getattr(period.tally, kind)) for kind in kinds] for period in periods]
+    counted = [[(kind, getattr(tally, kind)) for kind in kinds] for _, tally in periods]
     most = max((sum(count for _, count in counts) for counts in counted), default=0)
     if not most:
         return Chart()
     names = [say(_MONTHS[begin.month - 1], day=f"{begin:%d}") for begin, _ in periods]
-    said = [", ".join(f"{count} {say(kind)}" for kind, count in counts if count) for counts in counted]
+    texts = [", ".join(f"{count} {say(kind)}" for kind, count in counts if count) for counts in counted]
     columns = [
-        bar(name, "", counts, most, f"{name}: {one}") for name, counts, one in zip(names, counted, said, strict=True)
+        bar(name, "", counts, most, f"{name}: {text}") for name, counts, text in zip(names, counted, texts, strict=True)
     ]
     return Chart(columns, [(round(100 * count / most, 2), str(count)) for count in sorted({0, most // 2, most})])
 
 
 def waits_chart(hours: Sequence[Tally]) -> Chart:
     """Return the chart of waiting times per hour of the day, from the median to the 90th percentile."""
+
+    def height(seconds: float) -> float:
+        """Return the height of a span in percent, on a logarithmic scale."""
+        return round(98 * log10(min(max(seconds, 1), _SCALE[-1])) / log10(_SCALE[-1]), 2)
+
     columns: list[Bar] = []
     for hour, tally in enumerate(hours):
-        name, median, p90 = f"{hour:02}", tally.median, tally.p90
+        name, median, p90 = f"{hour:02}", tally.within(50), tally.within(90)
         if median is None or p90 is None:
             columns.append(Bar(name, "", (), ""))
             continue
-        low, high = _height(median.total_seconds()), _height(p90.total_seconds())
-        said = say(
+        low, high = height(median.total_seconds()), height(p90.total_seconds())
+        label = say(
             "asked from %(hour)s:00: 50 %% within %(half)s, 90 %% within %(most)s", hour=name,
             half=brief_span(median), most=brief_span(p90),
         )  # fmt: skip
-        columns.append(Bar(name, "", [("span", low, round(max(high - low, 2), 2)), ("median", low, 2)], said))
+        columns.append(Bar(name, "", [("span", low, round(max(high - low, 2), 2)), ("median", low, 2)], label))
     if not any(column.parts for column in columns):
         return Chart()
     return Chart(
-        columns, [(_height(seconds), duration.text(timedelta(seconds=seconds)).replace(" ", "")) for seconds in _SCALE]
+        columns, [(height(seconds), duration.text(timedelta(seconds=seconds)).replace(" ", "")) for seconds in _SCALE]
     )
-
-
-def _height(seconds: float) -> float:
-    """Return the height of a span in percent, on a logarithmic scale."""
-    return round(98 * log10(min(max(seconds, 1), _LONGEST)) / log10(_LONGEST), 2)
