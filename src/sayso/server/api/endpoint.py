@@ -79,7 +79,7 @@ def principal_of(http: Http) -> Principal:
     if text is None:
         session = _session(http)
         if session is None:
-            raise _stranger()
+            raise _not_signed_in()
         if http.method not in LOOKING and not (
             is_same_origin(http) and session.is_mine(http.headers.get("x-csrf-token", ""))
         ):
@@ -91,8 +91,8 @@ def principal_of(http: Http) -> Principal:
     tokens: Tokens = http.app.state.tokens
     token = tokens.find(text)
     if token is None:
-        raise _stranger()
-    return _holder(http, token)
+        raise _not_signed_in()
+    return _token_principal(http, token)
 
 
 def is_still_good(http: Http, who: Principal) -> bool:
@@ -122,21 +122,21 @@ def _bearer(http: Http) -> str | None:
     return text.strip() if len(given) == 1 and scheme.casefold() == "bearer" else ""
 
 
-def _holder(http: Http, token: Token) -> Principal:
+def _token_principal(http: Http, token: Token) -> Principal:
     if token.kind == "review" and not settings_of(http).sign_in.admits(token.reviewer):
         raise Problem(
             "not_admitted", "the settings of this server do not allow this person to review; nothing was done"
         )
-    return _principal_by(token)
+    return _cached_principal(token)
 
 
 @lru_cache(maxsize=1024)
-def _principal_by(token: Token) -> Principal:
+def _cached_principal(token: Token) -> Principal:
     """Return the principal of a token, made once: it costs ten times as much as finding it again."""
     return Principal(token.kind, token.reviewer, token.id, "api")
 
 
-def _stranger() -> Problem:
+def _not_signed_in() -> Problem:
     words = "send a token, `Authorization: Bearer sst_…`, that is neither revoked nor expired; nothing was done"
     return Problem("not_signed_in", words, headers={"www-authenticate": "Bearer"})
 
@@ -286,7 +286,7 @@ class Context:
         tokens: Tokens = self.http.app.state.tokens
         token_id = self.principal.token_id
         if token_id is not None and not tokens.is_good(token_id, self.store):
-            raise _stranger()
+            raise _not_signed_in()
 
     async def commit(self, work: Callable[..., T], *args: Any) -> T:
         """Run `work(context, *args)` in one transaction of the server's writer. Durable on return.
@@ -400,19 +400,11 @@ class Router:
         self.endpoints: list[Endpoint] = []
         self._options = options
 
-    def get(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Register the decorated function for GET, and so for HEAD."""
-        return self._added("GET", path, summary, options)
+        self.get, self.post, self.delete = (partial(self._register, method) for method in ("GET", "POST", "DELETE"))
 
-    def post(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Register the decorated function for POST."""
-        return self._added("POST", path, summary, options)
+    def _register(self, method: str, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
+        """Register the decorated function for a method; for GET also for HEAD."""
 
-    def delete(self, path: str, summary: str, **options: Any) -> Callable[[_F], _F]:
-        """Register the decorated function for DELETE."""
-        return self._added("DELETE", path, summary, options)
-
-    def _added(self, method: str, path: str, summary: str, options: dict[str, Any]) -> Callable[[_F], _F]:
         def add(handler: _F) -> _F:
             signature = inspect.signature(handler, eval_str=True)
             context, *taken = (parameter.annotation for parameter in signature.parameters.values())
@@ -464,26 +456,23 @@ class Api:
         """Answer a request; `path` is its path below `/api`."""
         endpoints, scope["path_params"] = self._at(path)
         http = Http(scope, receive)
+        error = next((make for begin, make in self._errors_at.items() if path.startswith(begin)), response)
         try:
             answer = await _answered(http, endpoints)
         except Problem as problem:
-            answer = self._error(path, problem)
+            answer = error(problem)
         except errors.SaysoError as fault:
             problem = problem_of(fault)
             if problem.kind.status >= 500:
                 faults: FaultLog = http.app.state.faults
                 faults.error(http.method, http.url.path, fault)
-            answer = self._error(path, problem)
+            answer = error(problem)
         except ClientDisconnect:
             return
         except Exception:  # noqa: BLE001  the details of an unexpected error belong into the log, not the answer
             _log.exception("%s %s failed", http.method, http.url.path)
-            answer = self._error(path, Problem("internal", "internal error; see the server's log"))
+            answer = error(Problem("internal", "internal error; see the server's log"))
         await answer(scope, receive, send)
-
-    def _error(self, path: str, problem: Problem) -> Response:
-        make = next((make for begin, make in self._errors_at.items() if path.startswith(begin)), response)
-        return make(problem)
 
 
 async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
@@ -499,7 +488,7 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
         text = _bearer(http)
         known = tokens.recall(text) if text else None
         look = partial(principal_of, http)
-        principal = await in_thread(http, look) if known is None else _holder(http, known)
+        principal = await in_thread(http, look) if known is None else _token_principal(http, known)
         if principal.token_id is not None:
             cast("Rate", state.rate).count(f"token {principal.token_id}")
             slot = cast("InFlight", state.in_flight).slot(principal.token_id)

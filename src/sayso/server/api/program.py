@@ -57,7 +57,7 @@ _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
 _SMALL = 8_000  # characters up to which a schema is checked in the event loop
 
 
-def _verb(summary: str, **options: Any) -> Callable[[F], F]:
+def _operation(summary: str, **options: Any) -> Callable[[F], F]:
     """Register the decorated function as the endpoint of its input message."""
 
     def add(handler: F) -> F:
@@ -70,7 +70,7 @@ def _verb(summary: str, **options: Any) -> Callable[[F], F]:
 # -- asking ------------------------------------------------------------------------------------------------------
 
 
-@_verb(
+@_operation(
     "Request a decision on a call or question, or find the existing request",
     problems=("ask_refused", "too_many_open", "too_many_open_for_token", "key_reused", *_SAVING),
 )
@@ -83,7 +83,13 @@ async def ask(own: Ownership, message: messages.Ask) -> messages.RequestMessage:
         raise await refused(own, denial) from None
     found = await own.commit(_ask, request, message)
     if message.seconds and found.state is State.PENDING:
-        after = await until_changed(own, [found.id], partial(_decided, found.id), message.seconds)
+        request_id = found.id
+
+        def decided(own: Ownership, _: object) -> Request | None:
+            request = own.request(request_id)
+            return None if request.state is State.PENDING else request
+
+        after = await until_changed(own, [request_id], decided, message.seconds)
         found = found if after is None else after
         if message.start is not None and found.state is State.APPROVED:
             found = await own.commit(_ask, request, message)
@@ -103,20 +109,15 @@ def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
     return own.store.start(found.id, begin.token, by=begin.worker, seen=found)
 
 
-def _decided(request_id: str, own: Ownership, _: object) -> Request | None:
-    request = own.request(request_id)
-    return None if request.state is State.PENDING else request
-
-
 async def refused(own: Ownership, denial: Denied) -> errors.AskRefusedError:
     """Record in the journal that the server's policy denies a call, and return the error for the program."""
-    await own.commit(_noted, denial)
+
+    def note(own: Ownership) -> None:
+        own.claim(denial.run_id)
+        own.store.note(denial.run_id, "denied", own.me, dict[str, Any](denial.detail))
+
+    await own.commit(note)
     return errors.AskRefusedError(str(denial))
-
-
-def _noted(own: Ownership, denial: Denied) -> None:
-    own.claim(denial.run_id)
-    own.store.note(denial.run_id, "denied", own.me, dict[str, Any](denial.detail))
 
 
 def validated_request(own: Ownership, asked: messages.AskedRequest) -> Request:
@@ -134,7 +135,13 @@ def record(own: Ownership, request: Request, update: RunUpdate | None = None) ->
     """
     is_new = own.claim(request.run_id)  # before the first write: of two programs that begin a run, one is refused
     saved = None if update is None else _update(own, update, request.run_id)
-    known = (None if is_new else _known(own, request)) or _known_by_id(own, request)  # a new run has no requests
+    known = None
+    if not is_new:  # a new run has no requests
+        if request.key is not None:
+            known = own.store.find_key(request.run_id, request.key)
+        elif (same := own.store.find(request.fingerprint)) is not None and not is_due(same, clock.now()):
+            known = same
+    known = known or _known_by_id(own, request)
     if known is not None and not own.is_mine(known):
         raise errors.RunNotFoundError(request.run_id)
     if known is None:
@@ -143,14 +150,6 @@ def record(own: Ownership, request: Request, update: RunUpdate | None = None) ->
     if known is not None and saved is None and request.key is None:
         return known
     return own.store.ask(request, saved)
-
-
-def _known(own: Ownership, request: Request) -> Request | None:
-    """Return the existing request with the same key, else with the same fingerprint if it has not expired."""
-    if request.key is not None:
-        return own.store.find_key(request.run_id, request.key)
-    known = own.store.find(request.fingerprint)
-    return None if known is not None and is_due(known, clock.now()) else known
 
 
 def _known_by_id(own: Ownership, request: Request) -> Request | None:
@@ -219,17 +218,17 @@ def message_of(request: Request) -> messages.RequestMessage:
     return messages.RequestMessage.of(request=request, etag=etag)
 
 
-@_verb("Get a request of the program", problems=_NOT_THERE)
+@_operation("Get a request of the program", problems=_NOT_THERE)
 def get(own: Ownership, message: messages.Get) -> messages.RequestMessage:
     return message_of(own.request(message.request_id))
 
 
-@_verb("Record the expiry of a request", problems=_NOT_THERE, is_brief=True)
+@_operation("Record the expiry of a request", problems=_NOT_THERE, is_brief=True)
 def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
     return message_of(own.store.settle(own.request(message.request_id).id, gone=message.gone))
 
 
-@_verb(
+@_operation(
     "Acquire the single right to run an approved call",
     problems=(
         *_NOT_THERE, "already_started", "not_approved", "approval_expired", "approval_held", "effect_taken",
@@ -284,7 +283,7 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@_verb("Renew the leases of running calls and of runs", problems=(*_NOT_THERE, "run_not_found"), is_brief=True)
+@_operation("Renew the leases of running calls and of runs", problems=(*_NOT_THERE, "run_not_found"), is_brief=True)
 def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
     for run_id, _ in message.runs:
         own.must_be_mine(run_id)
@@ -292,7 +291,7 @@ def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
     return messages.Renewed.of(lost=own.store.renew(starts, message.runs))
 
 
-@_verb("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
+@_operation("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
 def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
     outcome = message.outcome
     request = own.request(message.request_id)
@@ -313,17 +312,21 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
     return message_of(own.store.finish(request.id, message.token, outcome, update))
 
 
-@_verb("Withdraw a request, or forget a rejection", problems=_NOT_THERE, is_brief=True)
+@_operation("Withdraw a request, or forget a rejection", problems=_NOT_THERE, is_brief=True)
 def withdraw(own: Ownership, message: messages.Withdraw) -> messages.RequestMessage:
     return message_of(own.store.withdraw(own.request(message.request_id).id, own.me, message.reason))
 
 
-@_verb("Return an approved edit to pending, because the function's types refuse it", problems=_NOT_THERE, is_brief=True)
+@_operation(
+    "Return an approved edit to pending, because the function's types refuse it", problems=_NOT_THERE, is_brief=True
+)
 def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMessage:
     return message_of(own.store.send_back(own.request(message.request_id).id, own.me, message.problems))
 
 
-@_verb("Report, for a gate's hook, whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True)
+@_operation(
+    "Report, for a gate's hook, whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True
+)
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
     # Recorded as by the program. The name of its hook is not recorded, because the server cannot check it.
@@ -332,7 +335,7 @@ def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     ))  # fmt: skip
 
 
-@_verb("Get the stored result of a call with a key", problems=(*_NOT_THERE, "value_not_kept"))
+@_operation("Get the stored result of a call with a key", problems=(*_NOT_THERE, "value_not_kept"))
 def get_result(own: Ownership, message: messages.GetResult) -> messages.Result:
     return messages.Result.of(result=own.store.result(own.request(message.request_id).id))
 
@@ -340,12 +343,12 @@ def get_result(own: Ownership, message: messages.GetResult) -> messages.Result:
 # -- many requests -----------------------------------------------------------------------------------------------
 
 
-@_verb("Find the open request with a fingerprint")
+@_operation("Find the open request with a fingerprint")
 def find(own: Ownership, message: messages.Find) -> messages.Found:
     return _found(own, own.store.find(message.fingerprint))
 
 
-@_verb("Find the request with a key in a run")
+@_operation("Find the request with a key in a run")
 def find_key(own: Ownership, message: messages.FindKey) -> messages.Found:
     return _found(own, own.store.find_key(message.run_id, message.key))
 
@@ -354,19 +357,19 @@ def _found(own: Ownership, found: Request | None) -> messages.Found:
     return messages.Found.of(found=None if found is None or not own.is_mine(found) else message_of(found))
 
 
-@_verb("Find the program's requests with an effect")
+@_operation("Find the program's requests with an effect")
 def by_effect(own: Ownership, message: messages.ByEffect) -> messages.Requests:
     return messages.Requests.of(requests=[*filter(own.is_mine, own.store.by_effect(message.effect))], cursor=None)
 
 
-@_verb("Find ids of the program's requests by prefix")
+@_operation("Find ids of the program's requests by prefix")
 def match(own: Ownership, message: messages.Match) -> messages.Ids:
     ids = own.store.match(message.prefix, _MAX_LOOKED_AT)
     mine = {one.id for one in requests_with(own.store, ids) if own.is_mine(one)}
     return messages.Ids.of(ids=[one for one in ids if one in mine][: message.limit])
 
 
-@_verb("The program's requests")
+@_operation("The program's requests")
 def list_requests(own: Ownership, message: messages.List) -> messages.Requests:
     wanted = message.wanted
     _must_be_short(wanted.run_id, wanted.name, wanted.risk, wanted.text)
@@ -381,19 +384,19 @@ def _must_be_short(*texts: str | None) -> None:
         raise Problem("invalid_input", f"a filter has at most {_MAX_SEARCHED:,} characters; nothing was done")
 
 
-@_verb("Record all expiries that are due")
+@_operation("Record all expiries that are due")
 def sweep(own: Ownership, _: messages.Sweep) -> messages.Swept:
     return messages.Swept.of(changed=own.store.sweep())
 
 
-@_verb("Record a denial in a run's journal", problems=("run_not_found",), is_brief=True)
+@_operation("Record a denial in a run's journal", problems=("run_not_found",), is_brief=True)
 def note(own: Ownership, message: messages.Note) -> messages.Done:
     own.claim(message.run_id)
     own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
     return messages.Done()
 
 
-@_verb("List journal rows of a request or a run", problems=("request_not_found", "run_not_found"))
+@_operation("List journal rows of a request or a run", problems=("request_not_found", "run_not_found"))
 def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
     if message.request_id is not None:
         own.request(message.request_id)
@@ -410,7 +413,7 @@ def journal(own: Ownership, message: messages.Journal) -> messages.Entries:
         after = rows[-1].run_id, rows[-1].seq
 
 
-@_verb("Wait until a request has changed", waits=True)
+@_operation("Wait until a request has changed", waits=True)
 async def wait(own: Ownership, message: messages.Wait) -> messages.Changes:
     seen, known, seconds = message.seen, message.version, message.seconds
     del message  # not kept in memory for as long as the program waits
@@ -467,7 +470,7 @@ _READY = (1_000, 10_000, 100_000)  # ready runs of all programs to search, in gr
 _READY_TIMEOUT = 2.0  # seconds
 
 
-@_verb("List the program's runs, newest first")
+@_operation("List the program's runs, newest first")
 def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
     _must_be_short(message.wanted.name)
     found, looked_at, cursor = list[RunRecord](), 0, message.cursor
@@ -480,18 +483,18 @@ def runs(own: Ownership, message: messages.Runs) -> messages.RunsPage:
             return messages.RunsPage.of(runs=found, cursor=cursor)
 
 
-@_verb("Get a run and its steps", problems=("run_not_found",))
+@_operation("Get a run and its steps", problems=("run_not_found",))
 def get_run(own: Ownership, message: messages.GetRun) -> messages.RunSnapshotMessage:
     return messages.RunSnapshotMessage.of(snapshot=own.run(message.run_id))
 
 
-@_verb("Save a run whose lease the program holds", problems=_SAVING, is_brief=True)
+@_operation("Save a run whose lease the program holds", problems=_SAVING, is_brief=True)
 def save_run(own: Ownership, message: messages.SaveRun) -> messages.Done:
     own.store.save_run(_update(own, message.update))
     return messages.Done()
 
 
-@_verb("Acquire the lease of a run", problems=_SAVING, is_brief=True)
+@_operation("Acquire the lease of a run", problems=_SAVING, is_brief=True)
 def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotMessage:
     own.must_be_mine(message.run_id)
     return messages.RunSnapshotMessage.of(
@@ -499,13 +502,13 @@ def take_run(own: Ownership, message: messages.TakeRun) -> messages.RunSnapshotM
     )
 
 
-@_verb("Release the lease of a run", problems=_SAVING, is_brief=True)
+@_operation("Release the lease of a run", problems=_SAVING, is_brief=True)
 def leave_run(own: Ownership, message: messages.LeaveRun) -> messages.Done:
     own.store.leave_run(_update(own, message.update._replace(left=message.state)), message.state)
     return messages.Done()
 
 
-@_verb("List runs that can be resumed")
+@_operation("List runs that can be resumed")
 def ready_runs(own: Ownership, message: messages.ReadyRuns) -> messages.RunsPage:
     found: list[RunRecord] = []
     for run_id in _ready(own, message.names):

@@ -160,7 +160,9 @@ def _seen(context: Context, seen: str | None) -> str | None:
     return matched or None
 
 
-def _verb(summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, **options: Any) -> Callable[[_F], _F]:
+def _operation(
+    summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, **options: Any
+) -> Callable[[_F], _F]:
     """Register a verb of `sayso.reviews` as an endpoint of the same name that returns the updated request."""
 
     def add(decide: _F) -> _F:
@@ -178,7 +180,7 @@ def _verb(summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, 
     return add
 
 
-@_verb(
+@_operation(
     "Approve a call, as proposed or with changes", "seen_required", "stale_view", "wrong_kind", "invalid_changes",
     "already_voted", "reason_missing", "decision_refused", reads=_MATCH,
 )  # fmt: skip
@@ -197,38 +199,40 @@ def _must_have_seen(context: Context, seen: str | None, what: str) -> str:
     return found
 
 
-@_verb("Reject a request", "stale_view", "reason_missing", reads=_MATCH)
+@_operation("Reject a request", "stale_view", "reason_missing", reads=_MATCH)
 def reject(context: Context, request: Request, body: messages.Reject) -> Request:
     return context.review.reject(request.id, body.comment, seen=_seen(context, body.seen))
 
 
-@_verb("Send a call back to the program with a message", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH)
+@_operation(
+    "Send a call back to the program with a message", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH
+)
 def feedback(context: Context, request: Request, body: messages.Feedback) -> Request:
     return context.review.feedback(request.id, body.comment, seen=_seen(context, body.seen))
 
 
-@_verb("Answer a question", "wrong_kind", "invalid_answer")
+@_operation("Answer a question", "wrong_kind", "invalid_answer")
 def answer(context: Context, request: Request, body: messages.Reply) -> Request:
     return context.review.answer(request.id, body.value, comment=body.comment)
 
 
-@_verb("Cancel a request and end its run")
+@_operation("Cancel a request and end its run")
 def cancel(context: Context, request: Request, body: messages.Cancel) -> Request:
     return context.review.cancel(request.id, body.comment)
 
 
-@_verb("Comment on a request for its other reviewers", "invalid_input")
+@_operation("Comment on a request for its other reviewers", "invalid_input")
 def comment(context: Context, request: Request, body: messages.Remark) -> Request:
     with refusing_input(""):
         return context.review.comment(request.id, body.text)
 
 
-@_verb("Claim a request: nobody else can decide it")
+@_operation("Claim a request: nobody else can decide it")
 def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  the body is empty
     return context.review.claim(request.id)
 
 
-@_verb("Assign a request to another reviewer", "already_voted", "invalid_input")
+@_operation("Assign a request to another reviewer", "already_voted", "invalid_input")
 def assign(context: Context, request: Request, body: messages.Assign) -> Request:
     with refusing_input():
         to = _person(body.to)
@@ -241,25 +245,25 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
     return after
 
 
-@_verb("Hide a request from your own list", "decision_refused", "invalid_input")
+@_operation("Hide a request from your own list", "decision_refused", "invalid_input")
 def snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
     with refusing_input():
         return context.review.snooze(request.id, body.until)
 
 
-@_verb("Release a claimed request", "not_claimed", kinds=_READERS)
+@_operation("Release a claimed request", "not_claimed", kinds=_READERS)
 def release(context: Context, request: Request, body: messages.Release) -> Request:
     return context.review.release(request.id, force=body.force)
 
 
-@_verb("Postpone the expiry of a request or an unused approval")
+@_operation("Postpone the expiry of a request or an unused approval")
 def extend(context: Context, request: Request, body: messages.Extend) -> Request:
     with refusing_input("; nothing was changed"):
         span = duration.parse(body.span)
     return context.review.extend(request.id, span)
 
 
-@_verb("Record whether a call with an unknown outcome happened", "not_unknown", "stale_view", kinds=_READERS)
+@_operation("Record whether a call with an unknown outcome happened", "not_unknown", "stale_view", kinds=_READERS)
 def resolve(context: Context, request: Request, body: messages.Resolve) -> Request:
     return context.review.resolve(
         request.id, happened=body.happened, comment=body.comment, force=body.force, start=body.start

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from hmac import compare_digest
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -51,22 +50,16 @@ def server_secret(store: Store) -> bytes | None:
                 f" so use at least {_SHORTEST_SECRET} random ones (`openssl rand -hex 32`)"
             )
         return given.encode("utf-8", "surrogateescape")
-    path = _secret_file(store)
-    if path is None:
+    name = next((store.url.removeprefix(one) for one in ("sqlite:///", "jsonl:") if store.url.startswith(one)), None)
+    if name is None:
         return None
+    path = Path(f"{name}.secret")
     try:
         return _read_secret(path) if path.exists() else _create_secret(path)
     except OSError as error:
         raise errors.ConfigError(
             f"the server's secret {path} cannot be read ({error.strerror}); correct that, or set SAYSO_SECRET"
         ) from error
-
-
-def _secret_file(store: Store) -> Path | None:
-    for scheme in ("sqlite:///", "jsonl:"):
-        if store.url.startswith(scheme):
-            return Path(store.url.removeprefix(scheme) + ".secret")
-    return None
 
 
 def _create_secret(path: Path) -> bytes:
@@ -214,7 +207,9 @@ class Links:
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
 RECORD = "session"
 _MOST_ENDED, _MOST_PEOPLE = 1_000, 500
-_NOTED = timedelta(minutes=5)  # minimum time between two writes of the last use, so that reading pages rarely writes
+_USE_WRITTEN = timedelta(
+    minutes=5
+)  # minimum time between two writes of the last use, so that reading pages rarely writes
 
 
 @dataclass(frozen=True)
@@ -233,7 +228,7 @@ class Session:
                 given = bytes.fromhex(csrf)
                 half = len(given) // 2
                 csrf = bytes(a ^ b for a, b in zip(given[:half], given[half:], strict=True)).hex()
-        return compare_digest(self.csrf.encode(), csrf.encode())
+        return hmac.compare_digest(self.csrf.encode(), csrf.encode())
 
     def masked_csrf(self) -> str:
         """Return the CSRF token under a random mask, so that compressed pages do not reveal it by length (BREACH)."""
@@ -271,7 +266,7 @@ class Sessions:
         for old in self._store.records(RECORD, due_by=now, limit=_DELETED_AT_ONCE):
             self._store.drop(RECORD, old.key)
         self._store.keep(Record(RECORD, _key(session_id), body, now + self._lasts))
-        return Session(session_id, reviewer, self._csrf(session_id, reviewer), now + min(IDLE, self._lasts))
+        return self._session(session_id, reviewer, now + min(IDLE, self._lasts))
 
     def find(self, cookie: str | None) -> Session | None:
         """Return the session of a cookie, if it has not ended, and count this as a use. Reads the store."""
@@ -282,7 +277,7 @@ class Sessions:
         if session is None or record is None:
             return None
         now = clock.now()
-        if now >= datetime.fromisoformat(record.body["used"]) + _NOTED:
+        if now >= datetime.fromisoformat(record.body["used"]) + _USE_WRITTEN:
             used = Record(RECORD, record.key, record.body | {"used": clock.written(now)}, record.due)
             with suppress(errors.StoreError):  # the next use writes it instead
                 self._store.swap(record, used)  # not `keep`, which would revive a session that ended meanwhile
@@ -318,18 +313,16 @@ class Sessions:
     def begin_unrecorded(self, reviewer: Reviewer) -> Session:
         """Begin a session, without a record, of a person whom the surrounding application or proxy identifies."""
         nonce = new_token() + new_token()
-        return self._unrecorded(nonce + self._signer.mac(f"session of {_person(reviewer)}", nonce), reviewer)
+        cookie = nonce + self._signer.mac(f"session of {_person(reviewer)}", nonce)
+        return self._session(cookie, reviewer, clock.now() + IDLE)
 
     def find_unrecorded(self, cookie: str | None, reviewer: Reviewer) -> Session | None:
         """Return the session of a cookie if it began for this person with these roles. Does not read the store."""
         if cookie is None or not cookie.isascii():
             return None
         nonce, mac = cookie[:64], cookie[64:]
-        is_theirs = compare_digest(self._signer.mac(f"session of {_person(reviewer)}", nonce), mac)
-        return self._unrecorded(cookie, reviewer) if is_theirs else None
-
-    def _unrecorded(self, cookie: str, reviewer: Reviewer) -> Session:
-        return Session(cookie, reviewer, self._csrf(cookie, reviewer), clock.now() + IDLE)
+        is_theirs = hmac.compare_digest(self._signer.mac(f"session of {_person(reviewer)}", nonce), mac)
+        return self._session(cookie, reviewer, clock.now() + IDLE) if is_theirs else None
 
     def _open(self, cookie: str, record: Record) -> Session | None:
         body = record.body
@@ -342,10 +335,10 @@ class Sessions:
         ends = min(used + IDLE, begun + self._lasts)
         if not is_same or clock.now() >= ends or not self._admits(reviewer):
             return None
-        return Session(cookie, reviewer, self._csrf(cookie, reviewer), ends)
+        return self._session(cookie, reviewer, ends)
 
-    def _csrf(self, session_id: str, reviewer: Reviewer) -> str:
-        return self._signer.mac("form", f"{session_id} {_person(reviewer)}")
+    def _session(self, session_id: str, reviewer: Reviewer, ends: datetime) -> Session:
+        return Session(session_id, reviewer, self._signer.mac("form", f"{session_id} {_person(reviewer)}"), ends)
 
 
 def _key(session_id: str) -> str:

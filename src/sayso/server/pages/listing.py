@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from math import inf
 from typing import Any, NamedTuple, get_args
 from urllib.parse import parse_qsl, urlencode
 
@@ -464,13 +463,11 @@ def _tests(context: RequestContext, asked: dict[str, str]) -> list[Callable[[Req
     return [test for is_set, test in tests if is_set]
 
 
-def _end(request: Request) -> float:
-    end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
-    return inf if end is None else end.timestamp()
-
-
+_NEVER = datetime.max.replace(tzinfo=UTC)
 _KEYS: dict[str, Callable[[Request], Any]] = {
-    "newest": lambda request: -request.created_at.timestamp(), "end": _end,
+    "newest": lambda request: -request.created_at.timestamp(),
+    "end": lambda request: request.expires_at if request.state is State.PENDING
+    else request.approval_expires_at or _NEVER,
     "risk": lambda request: RISKS.index(request.risk) if request.risk in RISKS else len(RISKS),
     "amount": lambda request: amount_of(request).copy_negate(),
 }  # fmt: skip
