@@ -32,7 +32,7 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import create_app
 from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
-from sayso.server.api.events import Broadcaster, EventLog, Listener, LoggedEvent, _events
+from sayso.server.api.events import Broadcaster, ClientStream, EventLog, LoggedEvent, _events
 from sayso.server.auth.tokens import Tokens
 from sayso.server.events import PerLoop
 from sayso.stores.base import Store
@@ -402,7 +402,7 @@ def test_a_stream_that_closes_while_the_store_is_slow_holds_up_no_loop() -> None
     log = EventLog(MemoryStore())
     state = SimpleNamespace(event_log=log, broadcasters=PerLoop(partial(Broadcaster, log)))
     asked: Any = SimpleNamespace(http=SimpleNamespace(app=SimpleNamespace(state=state)))
-    listener = Listener(Principal("review", Reviewer("ada"), "token", "api"), lambda: True, 0)
+    listener = ClientStream(Principal("review", Reviewer("ada"), "token", "api"), lambda: True, 0)
     held = list[str]()
 
     class Watched:

@@ -20,7 +20,7 @@ from sayso.model.reviewer import Identity, Reviewer
 from sayso.server import events as hubs
 from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
-from sayso.server.api.events import Broadcaster, EventLog, Listener, LoggedEvent
+from sayso.server.api.events import Broadcaster, ClientStream, EventLog, LoggedEvent
 from sayso.server.auth.tokens import TokenKind
 from sayso.server.events import PerLoop
 from sayso.stores.base import Store
@@ -31,9 +31,9 @@ PATIENCE = 30  # seconds; a wait that is never over ends here
 
 def listener(
     log: EventLog, name: str = "ada", kind: TokenKind = "review", is_authorized: Callable[[], bool] = lambda: True
-) -> Listener:
+) -> ClientStream:
     who = Principal(kind, Reviewer(name), f"token of {name}", "api")
-    return Listener(who, is_authorized, log.number)
+    return ClientStream(who, is_authorized, log.number)
 
 
 def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Awaitable[None]]) -> None:
@@ -50,7 +50,7 @@ def with_broadcaster(store: Store, work: Callable[[EventLog, Broadcaster], Await
     asyncio.run(main())
 
 
-async def heard(here: Broadcaster, one: Listener) -> bytes | None:
+async def heard(here: Broadcaster, one: ClientStream) -> bytes | None:
     return await asyncio.wait_for(here.next_payload(one), PATIENCE)
 
 
@@ -59,7 +59,7 @@ def ids_in(said: bytes | None) -> list[int]:
     return [int(line.rpartition("-")[2]) for line in lines if line.startswith("id: ")]
 
 
-async def take(here: Broadcaster, one: Listener, count: int) -> list[int]:
+async def take(here: Broadcaster, one: ClientStream, count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         said = await heard(here, one)

@@ -6,7 +6,7 @@ The phone of these tests has keys of its own and a push service on this machine;
 from __future__ import annotations
 
 import base64
-import importlib.util
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -285,8 +285,8 @@ def test_without_the_extra_it_is_named(store: Store, ada: Browser, monkeypatch: 
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
+    monkeypatch.setattr("sayso.server.pages.settings.find_spec", lambda _: None)
     monkeypatch.setattr(importlib, "import_module", missing)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(errors.ConfigError, match=r"pip install 'sayso\[push\]'"):
         Push(store, TokenSigner(store)).public_key()
     assert "extra push is not installed" in text_of(ada.get("/settings").text)

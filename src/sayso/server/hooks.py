@@ -140,18 +140,14 @@ class Hooks:
         self._rate.count(f"hook {hook.name}")
         key, digest = f"hook/{hook.name}/{message_id}", hashlib.sha256(body).hexdigest()
         with self._one_by_one:
-            known = self._known(key, digest)
-            if known is not None:
-                return known
+            if (answered := self._known(key, digest)) is not None:
+                return answered
             message = validated("message", partial(_Message.model_validate, parsed(body)), "nothing was decided")
             status, content = self._decide(hook, message)
-            record = Record(
-                _RECORD, key, {"digest": digest, "status": status, "content": content}, clock.now() + _KEPT_FOR
-            )
+            known = {"digest": digest, "status": status, "content": content}
             # If another process took the same message, its stored answer wins over this refusal.
-            if not self._store.keep(record, only_new=status != 200):
-                return self._known(key, digest) or (status, content)
-            return status, content
+            is_kept = self._store.keep(Record(_RECORD, key, known, clock.now() + _KEPT_FOR), only_new=status != 200)
+            return (None if is_kept else self._known(key, digest)) or (status, content)
 
     def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):
@@ -180,9 +176,8 @@ class Hooks:
         if reviewer is None:
             raise Problem("invalid_input", "this hook may not decide for reviewer.subject; nothing was decided")
         if not self._admits(reviewer):
-            raise Problem(
-                "not_admitted", "the settings of this server do not allow this person to review; nothing was decided"
-            )
+            words = "the settings of this server do not allow this person to review; nothing was decided"
+            raise Problem("not_admitted", words)
         return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
 
 
@@ -220,17 +215,13 @@ async def receive(http: Http) -> Response:
 async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
     hooks: Hooks = http.app.state.hooks
     rate: Rate = http.app.state.stranger_rate
-    settings = settings_of(http)
-    stranger = f"unsigned {settings.sender(http)}"
+    stranger = f"unsigned {settings_of(http).sender(http)}"
     rate.must_have_room(stranger)  # before the body is read and a signature computed, which cost more
     try:
         given = {name: http.headers.getlist(name) for name in (ID, TIMESTAMP, SIGNATURE)}
         headers = {name: values[0] for name, values in given.items() if len(values) == 1}
         return await run_in_threadpool(hooks.answer, headers, await read_bytes(http, patience=_BODY_TIMEOUT))
-    except ClientDisconnect:
-        rate.count(stranger)
-        raise
-    except Problem as fault:
-        if fault.kind.code in _UNSIGNED:
+    except (ClientDisconnect, Problem) as fault:
+        if isinstance(fault, ClientDisconnect) or fault.kind.code in _UNSIGNED:
             rate.count(stranger)
         raise

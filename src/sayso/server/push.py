@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
-import importlib.util
 import json
 import threading
 from collections.abc import Mapping
@@ -48,7 +47,7 @@ _KIND, _LONGEST_TTL = "device", timedelta(days=28)
 _ROOM, _NAME_ROOM, _AT_ONCE, _MOST_REMEMBERED = 200, 60, 16, 500
 _ALL = 100_000_000  # characters: more than a call of one megabyte needs on one line
 _GONE = frozenset({404, 410})
-_TOLD = frozenset(State) - {State.RUNNING, State.DONE}
+_NOTIFIED = frozenset(State) - {State.RUNNING, State.DONE}
 _URGENT = frozenset({"asked", "reminder", "escalated"})
 
 
@@ -89,11 +88,6 @@ class Device:
         except (LookupError, TypeError, ValueError) as error:
             raise errors.StoreCorruptError(f"the device {record.key!r} cannot be read ({error}); remove it") from error
         return cls(record.key, reviewer, name, endpoint, p256dh, auth, str(body.get("language", "")), record)
-
-
-def is_installed() -> bool:
-    """Return whether the extra `push` is installed."""
-    return importlib.util.find_spec("pywebpush") is not None
 
 
 def may_approve_there(store: Store, request: Request) -> bool:
@@ -230,9 +224,9 @@ class Push(Channel):
             DeliveryError: Some devices were not reached; a retry sends only to those.
         """
         request = self._store.get(notification.request_id)
-        if request.state not in _TOLD:
+        if request.state not in _NOTIFIED:
             return
-        devices = [one for one in self.devices() if self._is_told(one, request)]
+        devices = [one for one in self.devices() if self._concerns(one, request)]
         with self._lock:
             reached = self._reached.setdefault(notification.id, set())
             if len(self._reached) > _MOST_REMEMBERED:
@@ -257,7 +251,7 @@ class Push(Channel):
         if fault is not None:
             raise DeliveryError(fault)
 
-    def _is_told(self, device: Device, request: Request) -> bool:
+    def _concerns(self, device: Device, request: Request) -> bool:
         """Return whether a device's reviewer could decide a request, or could have and so learns its outcome."""
         reviewer, identity = device.reviewer, device.reviewer.identity
         if not self._sign_in.admits(reviewer):
@@ -352,10 +346,9 @@ def _title(notification: Notification, request: Request) -> str:
     if notification.event == "outcome":
         return f"{name}: {card.status_line(request, clock.now())}"
     who = name_of(request.requester, _NAME_ROOM)
-    is_call = request.kind == "call"
-    what = (
-        say("%(who)s wants to run %(name)s", who=who, name=name) if is_call else say("%(who)s asks a question", who=who)
-    )
+    what = say("%(who)s asks a question", who=who)
+    if request.kind == "call":
+        what = say("%(who)s wants to run %(name)s", who=who, name=name)
     to = token((notification.to or "").removeprefix(f"{LOCAL}:"), _NAME_ROOM)
     match notification.event:
         case "reminder":

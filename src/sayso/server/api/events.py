@@ -33,7 +33,7 @@ from sayso.server.events import Hub, PerLoop, Stream, event_stream
 from sayso.stores.base import Filter, Store, Unwatch
 from sayso.stores.review import requests_in
 
-__all__ = ["Broadcaster", "EventLog", "Listener", "LoggedEvent", "router"]
+__all__ = ["Broadcaster", "ClientStream", "EventLog", "LoggedEvent", "router"]
 
 _log = logging.getLogger("sayso.server")
 
@@ -63,11 +63,10 @@ class LoggedEvent:
     def payload(self) -> str:
         """The event as JSON for a stream, without arguments and without texts that people wrote."""
         entry = self.entry
-        payload = {
+        return json.dumps({
             "event": entry.event, "request": entry.request_id, "run": entry.run_id, "state": str(self.state),
             "by": entry.by, "channel": entry.channel, "at": written(instant(entry.at)),
-        }  # fmt: skip
-        return json.dumps(payload)
+        })  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -182,8 +181,7 @@ class EventLog:
                     raise
             if not self.number - len(self._events) <= number <= self.number:
                 return None
-            newest = list(islice(reversed(self._events), self.number - number))  # numbers are contiguous
-            return newest[::-1]
+            return [*islice(reversed(self._events), self.number - number)][::-1]  # numbers are contiguous
 
     def batch(self, seen: int, requester: Identity | None) -> tuple[int, bytes]:
         """Return the next batch for a stream that has seen events up to `seen`: its last number, and its bytes.
@@ -192,8 +190,7 @@ class EventLog:
         """
         found = self.since(seen)
         if found is None:
-            number = self.number
-            return number, _encoded(self.epoch, number, "reset")
+            return (number := self.number), _encoded(self.epoch, number, "reset")
         part = found[:_MAX_BATCH]
         payload = b"".join(
             _encoded(self.epoch, one.number, "request", one.payload)
@@ -274,7 +271,7 @@ def _encoded(epoch: str, number: int, event: str, payload: str = "{}") -> bytes:
     return f"id: {epoch}-{number}\r\nevent: {event}\r\ndata: {payload}\r\n\r\n".encode()
 
 
-class Listener(Stream):
+class ClientStream(Stream):
     """One stream and its client.
 
     Attributes:
@@ -308,9 +305,9 @@ class Broadcaster(Hub):
     def __init__(self, event_log: EventLog, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._event_log = event_log
-        self._waiting: dict[Listener, None] = {}
+        self._waiting: dict[ClientStream, None] = {}
 
-    async def next_payload(self, one: Listener) -> bytes | None:
+    async def next_payload(self, one: ClientStream) -> bytes | None:
         """Wait for what a stream sends next; None if its client lost access or the server shuts down."""
         if one.is_over:
             return None
@@ -342,7 +339,7 @@ class Broadcaster(Hub):
                     self._changed.set()  # the batch had nothing for this client, but the next one may
         return next((batch for batch in found if isinstance(batch, errors.StoreError)), None)
 
-    def _look(self, asked: Sequence[Listener]) -> Sequence[tuple[int, bytes] | errors.StoreError | None]:
+    def _look(self, asked: Sequence[ClientStream]) -> Sequence[tuple[int, bytes] | errors.StoreError | None]:
         """Return a batch for each stream; None if its client lost access, the error if the store fails."""
         places = {(one.seen, one.requester) for one in asked}
         try:
@@ -362,7 +359,7 @@ class Broadcaster(Hub):
         ]  # fmt: skip
 
 
-async def _events(context: Context, listener: Listener, last: str | None) -> AsyncGenerator[bytes]:
+async def _events(context: Context, stream: ClientStream, last: str | None) -> AsyncGenerator[bytes]:
     """Yield batches of encoded events, which cost less to send to many clients than single events."""
     event_log: EventLog = context.http.app.state.event_log
     broadcasters: PerLoop[Broadcaster] = context.http.app.state.broadcasters
@@ -372,11 +369,11 @@ async def _events(context: Context, listener: Listener, last: str | None) -> Asy
         try:
             epoch, _, number = (last or "").partition("-")
             if epoch == event_log.epoch and number.isascii() and number.isdigit() and len(number) < 18:
-                listener.seen = int(number)
+                stream.seen = int(number)
             else:  # no id, or one of another epoch
-                listener.seen = event_log.number
-                yield _encoded(event_log.epoch, listener.seen, "open" if last is None else "reset")
-            while (payload := await broadcaster.next_payload(listener)) is not None:
+                stream.seen = event_log.number
+                yield _encoded(event_log.epoch, stream.seen, "open" if last is None else "reset")
+            while (payload := await broadcaster.next_payload(stream)) is not None:
                 yield payload
         finally:
             # In a thread, not awaited: `end` needs the lock, which a slow read of the store may hold.
@@ -395,5 +392,5 @@ async def events(context: Context, query: EventsQuery) -> Response:
     if context.http.method == "HEAD":
         return Response(media_type=_MEDIA_TYPE)
     last = context.http.headers.get("last-event-id") or query.after
-    listener = Listener(context.principal, partial(is_still_good, context.http, context.principal), 0)
-    return event_stream(_events(context, listener, last), listener)
+    stream = ClientStream(context.principal, partial(is_still_good, context.http, context.principal), 0)
+    return event_stream(_events(context, stream, last), stream)

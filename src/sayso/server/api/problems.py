@@ -51,34 +51,23 @@ _OF_HTTP = (
     ProblemKind("internal", 500, "Internal error"),
 )
 
-# The first match decides; an error without a match is 500.
-_STATUS: tuple[tuple[type[errors.SaysoError], int], ...] = (
-    (errors.RequestNotFoundError, 404),
-    (errors.AmbiguousIdError, 404),
-    (errors.RunNotFoundError, 404),
-    (errors.GrantNotFoundError, 404),
-    (errors.OwnRequestError, 403),
-    (errors.MissingRoleError, 403),
-    (errors.StaleViewError, 412),
-    (errors.InvalidChangesError, 422),
-    (errors.InvalidAnswerError, 422),
-    (errors.ReasonMissingError, 422),
-    (errors.WrongKindError, 422),
-    (errors.GrantRefusedError, 422),
-    (errors.DecisionRefusedError, 409),
-    (errors.StartRefusedError, 409),
-    (errors.RunBusyError, 409),
-    (errors.RunChangedError, 409),
-    (errors.ValueNotKeptError, 409),
-    (errors.ArgumentError, 422),
-    (errors.TooManyOpenError, 429),
-    (errors.TooManyOpenForTokenError, 429),
-    (errors.AskRefusedError, 422),
-    (errors.ConfigError, 422),
-    (errors.StoreCorruptError, 500),  # not 503: a retry does not help
-    (errors.StoreSealedError, 500),  # likewise
-    (errors.StoreError, 503),
-)
+# The nearest class of an error decides; an error without one is 500.
+_STATUSES: dict[int, tuple[type[errors.SaysoError], ...]] = {
+    403: (errors.OwnRequestError, errors.MissingRoleError),
+    404: (errors.RequestNotFoundError, errors.AmbiguousIdError, errors.RunNotFoundError, errors.GrantNotFoundError),
+    409: (
+        errors.DecisionRefusedError, errors.StartRefusedError, errors.RunBusyError, errors.RunChangedError,
+        errors.ValueNotKeptError,
+    ),
+    412: (errors.StaleViewError,),
+    422: (
+        errors.InvalidChangesError, errors.InvalidAnswerError, errors.ReasonMissingError, errors.WrongKindError,
+        errors.GrantRefusedError, errors.ArgumentError, errors.AskRefusedError, errors.ConfigError,
+    ),
+    429: (errors.TooManyOpenError, errors.TooManyOpenForTokenError),
+    500: (errors.StoreCorruptError, errors.StoreSealedError),  # not 503: a retry does not help
+    503: (errors.StoreError,),
+}  # fmt: skip
 _PLAIN = (str, int, datetime, tuple, type(None))
 _DECIDED_BY = {"approved": "approve", "answered": "answer", "cancelled": "cancel", "feedback": "feedback"}
 
@@ -97,7 +86,7 @@ class Problem(Exception):
 def kind_of(fault: type[errors.SaysoError]) -> ProblemKind:
     """Return the kind of problem for an error class of `sayso.errors`."""
     code = re.sub(r"(?<!^)(?=[A-Z])", "_", fault.__name__.removesuffix("Error")).lower()
-    status = next((status for kind, status in _STATUS if issubclass(fault, kind)), 500)
+    status = next((status for kind in fault.__mro__ for status, kinds in _STATUSES.items() if kind in kinds), 500)
     title = (fault.__doc__ or "").partition("\n")[0].partition(".")[0].replace("\u2060", "")
     return ProblemKind(code, status, title)
 

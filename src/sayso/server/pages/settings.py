@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,7 +30,7 @@ from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redi
 from sayso.server.language import choose_language, language_of, languages
 from sayso.server.pages.edits import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
-from sayso.server.push import LASTS, DeviceRefusedError, Push, is_installed, may_approve_there
+from sayso.server.push import LASTS, DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Filter, Store
 from sayso.stores.sqlite_file import newest_schema
 from sayso.view.card import kinds_of
@@ -100,7 +101,7 @@ def settings(
         context, "settings.html", status=status, said=said, is_fault=status != 200, store=facts,
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
-        devices=_devices(context) if is_installed() else None,
+        devices=None if find_spec("pywebpush") is None else _devices(context),
         evidence_fault=None if schedule is None else schedule.problem,
         choices=[("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())],
         chosen="" if chosen is None else chosen.tag, away_fault=away_fault, colleagues=colleagues(context),
