@@ -22,8 +22,7 @@ from typing import Any
 import httpx2
 import pytest
 
-import sayso.cli.start
-from sayso import audit, config
+from sayso import audit, cli, config
 from sayso.model.request import State
 from sayso.reviews import Review
 from sayso.runs import agent
@@ -33,7 +32,7 @@ from tests.support import warm
 from tests.support.browsing import fields_of
 from tests.support.person import Person
 
-program: Any = sys.modules[sayso.cli.start.demo.callback.__module__]  # type: ignore[union-attr]
+program: Any = sys.modules[cli._demo().callback.__module__]  # type: ignore[union-attr]
 
 MENU = "d detach   (then enter)\n> "
 ARCHIVE = {"archive/app.log", "archive/summary.txt"}

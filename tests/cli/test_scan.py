@@ -11,7 +11,7 @@ import pytest
 
 import sayso
 from sayso.cli import main
-from sayso.cli.start import _data, files, patterns, scan_text
+from sayso.cli.scan import _data, files, patterns, scan_text
 
 
 def agent(adapter: str, *lines: str) -> str:

@@ -96,8 +96,9 @@ def _serve(where: str) -> None:
     """Serve until stdin is closed, which happens when the test process ends."""
     from sayso import cli
 
-    for name in (*LOADED, *STORES, *(f"sayso.cli.{module}" for module, _ in cli._COMMANDS.values())):
+    for name in (*LOADED, *STORES, *(f"sayso.cli.{module}" for module, _ in cli._COMMANDS.values() if module)):
         import_module(name)
+    cli._demo()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(where)
     listener.listen()

@@ -10,7 +10,10 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,7 +23,7 @@ from sayso.errors import SaysoError
 
 __all__ = ["main"]
 
-# For each command: its module, and its summary in the help.
+# For each command: its module, and its summary in the help. The demo is a program of the examples, see `_demo`.
 _COMMANDS = {
     "ls": ("requests", "List open requests: pending first, oldest first."),
     "show": ("requests", "Show a request and its outcome."),
@@ -51,10 +54,10 @@ _COMMANDS = {
     "mcp-server": ("agents", "Let an agent read requests and propose decisions (MCP)."),
     "mcp-gateway": ("agents", "Require approval for the tools of an MCP server."),
     "hook": ("agents", "Require approval for the tool calls of a coding agent."),
-    "scan": ("start", "Find calls in code that look irreversible and have no gate."),
+    "scan": ("scan", "Find calls in code that look irreversible and have no gate."),
     "doctor": ("operations", "Check the store, the clock and the settings."),
     "policy": ("policy", "Check, explain, test and replay the rules of a policy file."),
-    "demo": ("start", "Run a demo: a deletion waits for a person and happens once."),
+    "demo": ("", "Run a demo: a deletion waits for a person and happens once."),
 }
 
 # What people who know other tools may type.
@@ -73,6 +76,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  the same
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name == "demo":
+            return _demo()
         module = importlib.import_module(f"sayso.cli.{_COMMANDS[cmd_name][0]}")
         return getattr(module, cmd_name.replace("-", "_"))
 
@@ -100,6 +105,19 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  the same
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+@cache
+def _demo() -> click.Command:
+    """Load `examples/demo/demo.py`, which a wheel ships in the package."""
+    package, path = Path(__file__).parents[1], Path("examples", "demo", "demo.py")
+    program = package / path if (package / path).is_file() else package.parents[1] / path  # in a checkout
+    spec = spec_from_file_location("sayso_demo", program)
+    if spec is None or spec.loader is None:
+        raise FileNotFoundError(program)
+    module = sys.modules["sayso_demo"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.demo
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

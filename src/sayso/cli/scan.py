@@ -1,11 +1,8 @@
-"""Commands for a first look at sayso: `demo` and `scan`.
+"""`scan`: finds call sites in Python files that look irreversible and are not behind a gate, without running them.
 
-`demo` runs `examples/demo/demo.py`, which a wheel ships in the package.
-
-`scan` statically finds call sites in Python files that look irreversible and are not behind a gate. It resolves names
-through imports and simple assignments in the same file (`client = stripe.StripeClient(…)`). A call is behind a gate if
-its function is gated, or is called only by such functions in the same file. It does not see calls between files, names
-created at run time, or the types of parameters.
+It resolves names through imports and simple assignments in the same file (`client = stripe.StripeClient(…)`). A call is
+behind a gate if its function is gated, or is called only by such functions in the same file. It does not see calls
+between files, names created at run time, or the types of parameters.
 """
 
 from __future__ import annotations
@@ -14,39 +11,20 @@ import ast
 import json
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import click
 
-import sayso
 from sayso import __version__
 from sayso.cli.context import complain, out, plural
 from sayso.model.text import escape
-
-
-def _loaded() -> click.Command:
-    package = Path(sayso.__file__).parent
-    shipped = package / "examples" / "demo" / "demo.py"
-    program = shipped if shipped.is_file() else package.parents[1] / "examples" / "demo" / "demo.py"  # in a checkout
-    spec = spec_from_file_location("sayso_demo", program)
-    if spec is None or spec.loader is None:
-        raise FileNotFoundError(program)
-    module = sys.modules["sayso_demo"] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.demo
-
-
-demo = _loaded()
-
 
 SEVERITIES = ("low", "medium", "high")
 _GATES = ("sayso.gate", "sayso.confirm_first", "sayso.confirmation.*", "sayso.tool", "sayso.Tool", "sayso.runs.*")
