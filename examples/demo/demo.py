@@ -32,7 +32,7 @@ import click
 
 import sayso
 from sayso import audit, config, terminal
-from sayso.cli.context import complain, out
+from sayso.cli.context import echo, echo_err
 from sayso.errors import ConfigError
 from sayso.gates import notices
 from sayso.model.request import Request, State
@@ -106,7 +106,7 @@ class Child:
             for row in rows:
                 if speaking is not None:
                     with speaking:  # the agent does not talk into what a command prints
-                        out(row.rstrip("\n"))
+                        echo(row.rstrip("\n"))
                 self.lines.append(row)
 
     def has_ended(self) -> bool:
@@ -233,7 +233,7 @@ class Stage:
             seen = {} if verb == "resolve" else {"seen": self._call("GET", path)["fingerprint"]}
             answer = self._call("POST", f"{path}/{verb}", body | seen)
             say(self.reviewer, f"POST {self.url}/api/v1/requests/{short(request.id)}…/{verb} {json.dumps(body)}")
-            out(f"  {answer['state']}")
+            echo(f"  {answer['state']}")
 
     def _call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
@@ -249,7 +249,7 @@ class Stage:
         """Run `sayso` on this store as a process of its own, and show what was typed and what it printed."""
         with self._speaking:
             say(who, f"$ {command_for(self.store)} {shlex.join(words)}")
-            out(*(f"  {row}" for row in self._run(*words).splitlines()))
+            echo(*(f"  {row}" for row in self._run(*words).splitlines()))
 
     def _run(self, *words: str) -> str:
         command = [sys.executable, "-P", "-m", "sayso", "--store", self.folder.address, *words]
@@ -317,7 +317,7 @@ def crash(stage: Stage) -> None:
     if ended != -signal.SIGKILL or now.execution is not None:
         raise DemoError(f"the agent was not killed in time: it ended with {ended}, {short(now.id)} is {now.state}")
     say("demo", f"killed the agent (SIGKILL); {short(now.id)} is {now.state}, and was not started")
-    out("")
+    echo("")
     say("demo", "starts the agent again: its run continues where it stopped, and asks nothing twice")
     agent = stage.start(*deletions, dies_in=deletions[-1])
     request = asked(stage, agent)
@@ -443,7 +443,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
     except (ConfigError, OSError) as error:
         where = f"the folder cannot be made in {parent or tempfile.gettempdir()}"
         is_place = isinstance(error, OSError)
-        complain(f"error: {escape(f'{where} ({error.strerror}); name another with --dir' if is_place else str(error))}")
+        echo_err(f"error: {escape(f'{where} ({error.strerror}); name another with --dir' if is_place else str(error))}")
         return 1
     stage = Stage(folder, with_person=notices.is_there(), model=model)
     # What is ignored stays so: under nohup a hang-up ends nothing.
@@ -452,7 +452,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
     try:
         tell(stage, crash if with_crash else tidy if model is None else improvise)
     except (DemoError, ConfigError, OSError) as error:
-        complain(f"error: {escape(str(error))}")
+        echo_err(f"error: {escape(str(error))}")
         return 1
     finally:
         stage.close()
@@ -474,20 +474,20 @@ def tell(stage: Stage, story: Callable[[Stage], None]) -> None:
     elif stage.with_person:
         say("demo", "it takes report-final.md for a draft: try e, and give it report-draft.md instead")
     stage.say_where_to_decide()
-    out("")
+    echo("")
     try:
         story(stage)
     except LeftError:
         say("demo", "nobody decided, so the story ends here; the request still waits for a person, in the store")
-    out("")
+    echo("")
     stage.command("demo", "log", "--run", RUN)
     stage.command("demo", "log", "--verify")
-    out("")
+    echo("")
     say("demo", "counted from the disk:")
     rows, problems = counted(stage.folder, stage.store)
     for name, disk, record in rows:
-        out(f"  {escape(name):<22}{disk:<26}{record}")
-    out("")
+        echo(f"  {escape(name):<22}{disk:<26}{record}")
+    echo("")
     if stage.model is None and not stage.with_person:
         promised = PROMISED | {BACKUP if story is crash else CONTRACT}
         problems += [f"not so: {name} {disk}, {record}" for name, disk, record in sorted(promised - set(rows))]

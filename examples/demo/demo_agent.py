@@ -19,7 +19,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 import sayso
-from sayso.cli.context import out, paint
+from sayso.cli.context import echo, paint
 from sayso.model.request import State
 from sayso.testing import ScriptedModel
 from sayso.view import escape, line
@@ -35,7 +35,7 @@ RULES = (
 
 def say(who: str, what: str) -> None:
     """Print one line that begins with who acts."""
-    out(paint(f"{who:<20}", {"agent": "cyan", "demo": "yellow"}.get(who, "green")) + what)
+    echo(paint(f"{who:<20}", {"agent": "cyan", "demo": "yellow"}.get(who, "green")) + what)
 
 
 class Effect(NamedTuple):

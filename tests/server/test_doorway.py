@@ -24,7 +24,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from sayso import errors
-from sayso.cli.serve import listening_by_name, login_page, place_of
+from sayso.cli.serve import listen_by_name, login_page, place_of
 from sayso.model.reviewer import Reviewer
 from sayso.server import create_app, login_path
 from sayso.server.protection import OwnName, local_hostname
@@ -91,7 +91,7 @@ def test_the_name_stays_and_cannot_be_worked_out_without_the_secret(
 
 def test_it_listens_wherever_a_browser_looks_for_the_name() -> None:
     with ExitStack() as stack:
-        both = [stack.enter_context(one) for one in listening_by_name(place_of("127.0.0.1", 0, None))]
+        both = [stack.enter_context(one) for one in listen_by_name(place_of("127.0.0.1", 0, None))]
         port = both[0].getsockname()[1]
         if len(both) == 1:
             pytest.skip("this machine has no IPv6")
@@ -108,7 +108,7 @@ def test_nothing_is_served_where_another_program_would_be_sent_the_link() -> Non
         with pytest.raises(
             errors.ConfigError, match=f"another program listens on ::1, port {port}.*the server was not started"
         ):
-            listening_by_name(place_of("127.0.0.1", port, None))
+            listen_by_name(place_of("127.0.0.1", port, None))
 
 
 # -- the browser that is opened ------------------------------------------------------------------------------------

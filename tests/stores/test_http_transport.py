@@ -18,7 +18,7 @@ import pytest
 
 import sayso
 from sayso import config, errors, terminal
-from sayso.cli.serve import listening, place_of
+from sayso.cli.serve import listen, place_of
 from sayso.gates import notices
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -660,7 +660,7 @@ def test_a_store_that_is_closed_leaves_no_thread_behind(here: HttpStore) -> None
 
 
 def test_what_sayso_serve_listens_with_answers_without_a_pause() -> None:
-    with listening(place_of("127.0.0.1", 0, None)) as listener:
+    with listen(place_of("127.0.0.1", 0, None)) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 

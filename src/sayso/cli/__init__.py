@@ -148,23 +148,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise click.UsageError("an argument is not valid UTF-8") from None
         code = _sayso.main(given, prog_name="sayso", standalone_mode=False)
     except click.exceptions.Abort:
-        from sayso.cli.context import complain
+        from sayso.cli.context import echo_err
 
-        complain("interrupted; only the requests reported above as decided were decided")
+        echo_err("interrupted; only the requests reported above as decided were decided")
         code = 130
     except click.ClickException as error:
         code = _usage(error)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        from sayso.cli.context import silence
+        from sayso.cli.context import discard_stdout
 
-        silence()
+        discard_stdout()
     return code if isinstance(code, int) else 0
 
 
 def _usage(error: click.ClickException) -> int:
-    from sayso.cli.context import complain
+    from sayso.cli.context import echo_err
     from sayso.model.text import escape
 
     context = getattr(error, "ctx", None)
@@ -175,7 +175,7 @@ def _usage(error: click.ClickException) -> int:
         *others, last = map(str, param.type.choices)
         message = f"Missing {param.param_type_name} '{param.opts[0]}': {', '.join(others)} or {last}"
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        complain(message)
+        echo_err(message)
     else:
-        complain(f"error: {escape(message)}", f"`{hint}` shows its arguments and options")
+        echo_err(f"error: {escape(message)}", f"`{hint}` shows its arguments and options")
     return error.exit_code

@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from sayso import config, errors, policy
-from sayso.cli.context import CliContext, Number, complain, out
+from sayso.cli.context import CliContext, Number, echo, echo_err
 from sayso.integrations import agenthooks
 from sayso.integrations.agenthooks import options, settings
 from sayso.integrations.agenthooks.hosts import HOSTS, Host
@@ -76,19 +76,19 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
     """
     if (options["url"] is None) == (not command):
         raise click.UsageError("give a server: `-- COMMAND ...` or --url URL")
-    with config.only_settings(*_followed(options["folder"], is_here=options["client"] is not None)):
+    with config.only_settings(*_settings_to_use(options["folder"], is_here=options["client"] is not None)):
         name = options["name"] or _name_of(command, options["url"])
         if options["client"] is not None:
             address = config.store_address() if cli.address is None else cli.address
-            out(json.dumps(_client_entry(name, address, options, command), indent=2))
+            echo(json.dumps(_client_entry(name, address, options, command), indent=2))
             return 0
-        make = _upstream(command, options["url"], options["header"])
+        make = _upstream_factory(command, options["url"], options["header"])
         same = ("run", "allow", "hold", "wait", "patience", "timeout", "elicit_as")
         store = config.open_store(cli.address or config.store_address())
         from sayso.integrations.mcp_gateway import connection, gateway
 
         given = {option: options[option] for option in same}
-        settings = gateway.Settings(name, policy=_rules(options), store=store, **given)
+        settings = gateway.Settings(name, policy=_policy_of(options), store=store, **given)
         open_session = partial(gateway.Gateway, settings, make)
         if options["listen"] is None:
             asyncio.run(connection.serve_stdio(open_session))
@@ -103,7 +103,7 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
         return 0
 
 
-def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mapping[str, str]]:
+def _settings_to_use(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mapping[str, str]]:
     """Return the settings to follow. A client may start the gateway in any folder, even in a cloned repository."""
     try:
         settings = find_settings(folder or str(Path.cwd()), is_project=is_here or folder is not None)
@@ -111,14 +111,14 @@ def _followed(folder: str | None, *, is_here: bool) -> tuple[Path | None, Mappin
         raise errors.ConfigError(f"{error}; nothing was started") from error
     if settings.ignored is not None:
         here = Path(settings.ignored).parent
-        complain(
+        echo_err(
             f"sayso: {settings.ignored} is ignored, because you have not trusted it. Read it and run `sayso hook trust"
             f" {here}`, or start with `--folder {here}`"
         )
     return None if settings.path is None else Path(settings.path), settings.digests
 
 
-def _rules(options: Mapping[str, Any]) -> policy.Policy | None:
+def _policy_of(options: Mapping[str, Any]) -> policy.Policy | None:
     """Return the policy that the options or the settings name, or None."""
     file = options["policy_file"]
     if file is None and policy.in_effect() is None:
@@ -138,7 +138,7 @@ def _http() -> Any:
     return streamable_http
 
 
-def _upstream(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:
+def _upstream_factory(command: Sequence[str], url: str | None, headers: Sequence[str]) -> Any:
     if url is None:
         from sayso.integrations.mcp_gateway.connection import StdioUpstream
 
@@ -180,7 +180,7 @@ def _client_entry(
             "the store's address contains a password, which would be copied into the client's settings; nothing was"
             " printed. Keep the password in ~/.pgpass or a service file"
         )
-    _rules(options)  # do not print a command line that the gateway would refuse
+    _policy_of(options)  # do not print a command line that the gateway would refuse
     folder = str(Path(options["folder"] or "").resolve())
     words = ["--store", config.absolute(address), "mcp-gateway", "--folder", folder]
     if options["policy_file"] is not None:
@@ -232,7 +232,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _answering(host: Host) -> None:
+def _add_host_command(host: Host) -> None:
 
     @hook.command(host.name, help=f"The hook for {host.title}: JSON on stdin, verdict on stdout.")
     @_options
@@ -247,7 +247,7 @@ def _answering(host: Host) -> None:
 
 
 for _host in HOSTS.values():
-    _answering(_host)
+    _add_host_command(_host)
 
 _where = click.option(
     "--project/--user", "is_project", default=False, help="Change this folder's settings, or (the default) your own."
@@ -278,7 +278,7 @@ def install(
     words += [word for pattern in hold for word in ("--hold", pattern)]
     words += [] if policy is None else ["--policy", policy]
     words += [] if store is None else ["--store", store]
-    return _apply(settings.installed(host, words, wait, "project" if is_project else "user"), yes=yes)
+    return _apply_change(settings.installed(host, words, wait, "project" if is_project else "user"), yes=yes)
 
 
 @hook.command()
@@ -287,7 +287,7 @@ def install(
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
     """Remove the hook from a coding agent's settings. The change is shown first."""
-    return _apply(settings.removed(host, "project" if is_project else "user"), yes=yes)
+    return _apply_change(settings.removed(host, "project" if is_project else "user"), yes=yes)
 
 
 @hook.command(name="trust")
@@ -302,30 +302,30 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
     """
     if is_list:
         for path, is_same in options.trusted():
-            out(f"{escape(path)}{'' if is_same else ': changed since it was trusted, so every call there is denied'}")
+            echo(f"{escape(path)}{'' if is_same else ': changed since it was trusted, so every call there is denied'}")
         return 0
     path = folder.resolve() / "sayso.toml"
     if revoke:
-        out(f"{'no longer trusted' if options.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
+        echo(f"{'no longer trusted' if options.revoke(str(folder)) else 'was not trusted'}: {escape(str(path))}")
         return 0
-    files = _texts_of(path)
+    files = _read_settings(path)
     rules = Policy.of_file(path)
     for line, column, mistake in rules.problems():
         raise errors.ConfigError(
             f"nothing was trusted, because every call would be denied: {rules.label}:{line}:{column}: {mistake}"
         )
     for name, text in files.items():
-        out(f"{escape(name)}:", *(f"  {escape(line)}" for line in text.splitlines()))
+        echo(f"{escape(name)}:", *(f"  {escape(line)}" for line in text.splitlines()))
     if "store" in tomllib.loads(files[str(path)]):
-        out("It names a store, so all grants in that store apply, including those that a later pull brings.")
-    if _is_agreed("Follow these settings?", "nothing was trusted", yes=yes):
+        echo("It names a store, so all grants in that store apply, including those that a later pull brings.")
+    if _is_confirmed("Follow these settings?", "nothing was trusted", yes=yes):
         options.trust(files)
-        out(f"trusted: {escape(str(path))}")
+        echo(f"trusted: {escape(str(path))}")
         return 0
     return 1
 
 
-def _texts_of(path: Path) -> dict[str, str]:
+def _read_settings(path: Path) -> dict[str, str]:
     """Return the text of a `sayso.toml` and of the policy file that it names, by path."""
     try:
         files = {str(path): config.trusted_text(path)}
@@ -338,25 +338,25 @@ def _texts_of(path: Path) -> dict[str, str]:
     return files
 
 
-def _is_agreed(question: str, otherwise: str, *, yes: bool) -> bool:
+def _is_confirmed(question: str, otherwise: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        complain(f"{otherwise}: there is no terminal to ask at; use --yes")
+        echo_err(f"{otherwise}: there is no terminal to ask at; use --yes")
         return False
     if not click.confirm(question):
-        complain(otherwise)
+        echo_err(otherwise)
         return False
     return True
 
 
-def _apply(change: settings.Change, *, yes: bool) -> int:
+def _apply_change(change: settings.Change, *, yes: bool) -> int:
     if not change.diff:
-        out(f"{change.path}: nothing to change")
+        echo(f"{change.path}: nothing to change")
         return 0
-    out(*change.diff.splitlines())
-    if not _is_agreed("Write this?", "nothing was written", yes=yes):
+    echo(*change.diff.splitlines())
+    if not _is_confirmed("Write this?", "nothing was written", yes=yes):
         return 1
     change.write()
-    out(f"{'removed' if change.after is None else 'written'}: {change.path}", *filter(None, [change.note]))
+    echo(f"{'removed' if change.after is None else 'written'}: {change.path}", *filter(None, [change.note]))
     return 0

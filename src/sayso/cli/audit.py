@@ -17,10 +17,10 @@ from sayso import audit, clock, config, errors
 from sayso.audit import checkpoint as checkpoints
 from sayso.audit.checkpoint import AnchorFile, Checkpoint, History, checkpoint, history
 from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
-from sayso.audit.export import purge as let_go
+from sayso.audit.export import purge as purge_store
 from sayso.audit.signing import Signer, checked_key, signer_at
 from sayso.cli import context
-from sayso.cli.context import WRONG, CliContext, as_date, complain, json_option, out, plural
+from sayso.cli.context import WRONG, CliContext, as_date, echo, echo_err, json_option, plural
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.redaction import mark_secrets
@@ -79,11 +79,11 @@ _ANY_KEY = "Anyone who can write to the store can sign with another key: use --k
 def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, key: str | None) -> int:
     store, by = cli.store, _trusted_key(key)
     mine = signer() if by is None else None
-    held_to = None if anchor is None else checkpoints.read_anchor_file(anchor.expanduser(), trusted=by)
-    if held_to is not None:
-        held_to.must_be_of(store)
+    anchor_file = None if anchor is None else checkpoints.read_anchor_file(anchor.expanduser(), trusted=by)
+    if anchor_file is not None:
+        anchor_file.must_be_of(store)
     past = history(store, trusted=by if mine is None else mine.key)
-    known = [*past.known, *(() if held_to is None else held_to.known)]
+    known = [*past.known, *(() if anchor_file is None else anchor_file.known)]
     found = audit.verify(store, run_id=run_id, known=known)
     if run_id is not None and not found.rows and not found.broken:  # a lost run that is known is in `broken`
         cli.check_run(run_id)
@@ -94,13 +94,13 @@ def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, ke
         "rows": found.rows, "chains": found.chains, "requests": found.requests, "unopened": found.unopened,
         "broken": [{"run": one.run_id, "seq": one.seq, "reason": one.reason} for one in broken],
         "checkpoints": past.number, "newest": _checkpoint_values(past.newest),
-        "anchor": _checkpoint_values(None if held_to is None else held_to.checkpoint),
+        "anchor": _checkpoint_values(None if anchor_file is None else anchor_file.checkpoint),
     }  # fmt: skip
-    rows = _rows(found, broken, past, held_to, is_held=by is not None or mine is not None)
+    rows = _verification_rows(found, broken, past, anchor_file, is_held=by is not None or mine is not None)
     return cli.answer(content, rows, WRONG if broken else 0)
 
 
-def _rows(
+def _verification_rows(
     found: audit.Verified, broken: list[audit.Break], past: History, anchor: AnchorFile | None, *, is_held: bool
 ) -> list[str]:
     """Describe what was found and what cannot be proved; `is_held` says whether a key was given from outside."""
@@ -205,10 +205,10 @@ def log(
         return _make_anchor(cli, anchor)
     if checkpoint:
         return _make_checkpoint(cli)
-    return _printed(cli, run_id, request_id, limit)
+    return _print_entries(cli, run_id, request_id, limit)
 
 
-def _printed(cli: CliContext, run_id: str | None, request_id: str | None, limit: int) -> int:
+def _print_entries(cli: CliContext, run_id: str | None, request_id: str | None, limit: int) -> int:
     if run_id is not None:
         cli.check_run(run_id)
     found = None if request_id is None else cli.reader.find(request_id)
@@ -273,11 +273,11 @@ def _write(cli: CliContext, request_id: str, output: Path | None) -> int:
     who = signer()
     text = receipt_text(cli.store, cli.reader.find(request_id), who)
     if output is None:
-        out(text.removesuffix("\n"))
+        echo(text.removesuffix("\n"))
         return 0
     with context.file_to_write(output) as file:
         file.write(text)
-    complain(f"receipt written to {escape(str(output))}, {_signature_text(None if who is None else who.key)}")
+    echo_err(f"receipt written to {escape(str(output))}, {_signature_text(None if who is None else who.key)}")
     return 0
 
 
@@ -298,9 +298,10 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
         return WRONG
     body = found.body
     request, decision, outcome = body["request"], body["decision"], body["outcome"]
-    rows = [f"receipt of {short(request['id'])}, run {token(request['run'])}", f"  asked     {_drawn(body, 'shown')}"]
+    rows = [f"receipt of {short(request['id'])}, run {token(request['run'])}"]
+    rows.append(f"  asked     {_subject(body, 'shown')}")
     rows.append(f"            by {token(request['requester'])} at {escape(request['asked_at'])}")
-    rows += [f"  changed   {_drawn(body, 'edited')}"] if body["edited"] else []
+    rows += [f"  changed   {_subject(body, 'edited')}"] if body["edited"] else []
     if decision is not None:
         words = "" if decision["comment"] is None else f": {brief(decision['comment'], _ROOM)}"
         who = f"{token(decision['by'])} ({token(decision['channel'])})"
@@ -314,7 +315,7 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
     return cli.answer({"ok": True, "key": found.key, "receipt": body}, rows)
 
 
-def _drawn(body: dict[str, Any], part: str) -> str:
+def _subject(body: dict[str, Any], part: str) -> str:
     text = body[part]["text"]
     if body["request"]["kind"] == "question":
         return f"question {brief(text, _ROOM)}"
@@ -339,7 +340,7 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
     who, store = cli.reviewer, cli.store
     if not dry_run and not is_sure:
         store.sweep()  # so that the count in the question includes requests that have expired
-        would = let_go(store, before=before, by=who.identity, channel="cli", is_dry=True)
+        would = purge_store(store, before=before, by=who.identity, channel="cli", is_dry=True)
         if not sys.stdin.isatty():
             raise click.UsageError(
                 "there is no terminal to ask at: use --yes, or --dry-run to see what would be removed; nothing was"
@@ -347,10 +348,10 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
             )
         what = f"permanently remove the content of {plural(would.requests, 'request')} and {plural(would.runs, 'run')}"
         question = f"{what} that ended before {before:%Y-%m-%d %H:%M}Z?"
-        if (would.requests or would.runs) and not context.confirmed(question):
-            complain("nothing was removed")
+        if (would.requests or would.runs) and not context.confirm(question):
+            echo_err("nothing was removed")
             return WRONG
-    done = let_go(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)
+    done = purge_store(store, before=before, by=who.identity, channel="cli", is_dry=dry_run)
     what = f"{plural(done.requests, 'request')} and {plural(done.runs, 'run')} that ended before"
     rows = [f"{'would purge' if dry_run else 'purged'} {what} {before:%Y-%m-%d %H:%M}Z; {_JOURNAL_STAYS}"]
     if done.words:
@@ -361,7 +362,7 @@ def purge(cli: CliContext, before: datetime, dry_run: bool, is_sure: bool) -> in
     if done.needed:
         rows.append(f"{plural(done.needed, 'request')} kept: the run has not ended")
     if not done.is_scrubbed:
-        complain(
+        echo_err(
             "other processes were reading, so the files may still contain removed data: run the same command again"
         )
     content = {**done._asdict(), "before": clock.written(before), "dry_run": dry_run}

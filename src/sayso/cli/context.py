@@ -48,21 +48,21 @@ _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
     (errors.NotUnknownError, DECIDED),
     (errors.StaleViewError, DECIDED),
 )
-_gone: list[bool] = []  # not empty once the reader of stdout is gone
+_stdout_closed: list[bool] = []  # not empty once the reader of stdout is gone
 
 
-def out(*rows: str) -> None:
+def echo(*rows: str) -> None:
     """Print rows on stdout."""
     try:
         for row in rows:
             click.echo(row)
     except BrokenPipeError:
-        silence()
+        discard_stdout()
 
 
-def silence() -> None:
+def discard_stdout() -> None:
     """Discard all further output on stdout, because its reader is gone."""
-    _gone.append(True)
+    _stdout_closed.append(True)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -70,10 +70,10 @@ def silence() -> None:
 
 def print_json(content: Any) -> None:
     """Print a JSON document in ASCII; other characters become JSON escapes."""
-    out(json.dumps(content, indent=2))
+    echo(json.dumps(content, indent=2))
 
 
-def complain(*rows: str) -> None:
+def echo_err(*rows: str) -> None:
     """Print rows on stderr, all but the first indented."""
     try:
         for number, row in enumerate(rows):
@@ -82,12 +82,12 @@ def complain(*rows: str) -> None:
         return  # stderr is gone; the exit code still reports the error
 
 
-def confirmed(question: str, **options: Any) -> bool:
+def confirm(question: str, **options: Any) -> bool:
     """Ask on stderr; Ctrl-C and the end of input mean no."""
     try:
         return click.confirm(question, err=True, **options)
     except click.Abort:
-        complain("")
+        echo_err("")
         return False
 
 
@@ -143,8 +143,8 @@ def write_lines(lines: Iterable[str], output: Path | None, what: str, *, headers
     """Write lines, which include their line endings, to stdout or a file, and print how many of `what` they were."""
     if output is None:
         for line in lines:
-            out(line.removesuffix("\n").removesuffix("\r"))
-            if _gone:
+            echo(line.removesuffix("\n").removesuffix("\r"))
+            if _stdout_closed:
                 break
         return
     count = -headers
@@ -152,15 +152,15 @@ def write_lines(lines: Iterable[str], output: Path | None, what: str, *, headers
         for line in lines:
             file.write(line)
             count += 1
-    complain(f"{plural(count, what)} written to {escape(str(output))}")
+    echo_err(f"{plural(count, what)} written to {escape(str(output))}")
 
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
 _PIPED_WIDTH = 140
 _NARROWEST_CALL, _WIDEST_CALL = 60, 120
-_GONE = PROGRAM_GONE.partition(":")[0]
-_FROM_ROOM, _RISK_ROOM, _WORDS_ROOM = 36, 12, 100
+_PROGRAM_ENDED = PROGRAM_GONE.partition(":")[0]
+_FROM_ROOM, _RISK_ROOM, _SUMMARY_ROOM = 36, 12, 100
 COLOURS = {State.UNKNOWN: "red", State.PENDING: "yellow"}
 """The colours of states that need attention."""
 
@@ -202,7 +202,7 @@ def table(
         if has_states and request.state in COLOURS:
             row[2] = paint(row[2], COLOURS[request.state])
         rows.append("  ".join(row).rstrip())
-        words = card.program_words(request, _WORDS_ROOM)
+        words = card.program_words(request, _SUMMARY_ROOM)
         rows += [f"{'':{SHORT}}  the program says {words}"] if words else []
     if pending:
         rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
@@ -221,12 +221,12 @@ def table(
 def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, str, str, str]:
     match request.state:
         case State.PENDING:
-            rest = _GONE if is_gone else time_left(request.expires_at, now)
+            rest = _PROGRAM_ENDED if is_gone else time_left(request.expires_at, now)
             state_text = f"pending, {rest}" if has_states else rest
         case State.UNKNOWN:
             state_text = "UNKNOWN"
         case state:
-            state_text = f"{state}, {_GONE}" if is_gone else str(state)
+            state_text = f"{state}, {_PROGRAM_ENDED}" if is_gone else str(state)
     risk = "-" if request.risk is None else token(request.risk, _RISK_ROOM)
     return short(request.id), _age(request, now), state_text, risk
 
@@ -295,13 +295,13 @@ class CliContext:
         try:
             return self.store
         except NoStoreYetError as fault:
-            complain(f"{fault}; a new one is created, and requests that programs make there will appear in the inbox")
+            echo_err(f"{fault}; a new one is created, and requests that programs make there will appear in the inbox")
             return config.open_store(self.address)
 
-    def say_store(self) -> None:
+    def print_store(self) -> None:
         """Print on stderr the store for which a credential is valid, because it is useless for any other."""
         source = "from --store" if self.address is not None else config.store_source()
-        complain(f"store {escape(config.open_store(self.address).public_url)} ({escape(source)})")
+        echo_err(f"store {escape(config.open_store(self.address).public_url)} ({escape(source)})")
 
     @property
     def reader(self) -> Review:
@@ -323,7 +323,7 @@ class CliContext:
         if self.as_json:
             print_json(content)
         else:
-            out(*rows)
+            echo(*rows)
         return code
 
     def list_keywords(self) -> dict[str, Any]:
@@ -386,7 +386,7 @@ def reviewer_of(name: str | None, roles: Sequence[str], *, option: str = "--as")
 
 
 @contextmanager
-def needing_web(command: str) -> Generator[None]:
+def require_web(command: str) -> Generator[None]:
     """Report the extra that a command needs if the block fails to import a module."""
     try:
         yield
@@ -397,7 +397,7 @@ def needing_web(command: str) -> Generator[None]:
 
 
 @contextmanager
-def handling_signals(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
     """Call a function on SIGTERM and Ctrl-C inside the block."""
     before = [(number, signal.signal(number, handler)) for number in (signal.SIGTERM, signal.SIGINT)]
     try:
@@ -451,15 +451,15 @@ def report(fault: errors.SaysoError) -> int:
     # These are wordings of pydantic and of the JSON Schema validator.
     if isinstance(fault, errors.InvalidAnswerError) and any(one in text for one in ("valid list", 'type "array"')):
         hint += """; a list is written as JSON, '["a", "b"]'"""
-    undecided = "nothing was decided" if isinstance(fault, _ALSO_OF_READERS) and _decides(context) else ""
+    undecided = "nothing was decided" if isinstance(fault, _ALSO_OF_READERS) and _is_decision_command(context) else ""
     advice = "; ".join(filter(None, [undecided, hint]))
     if not isinstance(fault, errors.AmbiguousIdError):  # its ids are ambiguous when shortened
         text = in_short(text)
-    complain(f"error: {escape(text)}", *([advice] if advice else []))
+    echo_err(f"error: {escape(text)}", *([advice] if advice else []))
     return exit_code(fault)
 
 
-def _decides(context: click.Context | None) -> bool:
+def _is_decision_command(context: click.Context | None) -> bool:
     """Return whether this command decides; such commands take roles."""
     if context is None:
         return False
@@ -540,7 +540,7 @@ def reviewer_options(command: F) -> F:
     return as_option(_role_option(command))
 
 
-def deciding(*params: Callable[[Any], Any], group: click.Group | None = None, name: str | None = None) -> Any:
+def decision(*params: Callable[[Any], Any], group: click.Group | None = None, name: str | None = None) -> Any:
     """Return a decorator that makes a command with these parameters, `--json`, and the reviewer's options."""
     make = click.command if group is None else group.command
 

@@ -19,7 +19,7 @@ import click
 
 from sayso import clock, errors
 from sayso.cli import context
-from sayso.cli.context import WRONG, CliContext, as_span, complain, confirmed, deciding, message_option, out
+from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option
 from sayso.cli.policy import grant_rows
 from sayso.gates.notices import is_there
 from sayso.model import canonical
@@ -40,7 +40,7 @@ _MIN_ID, _MIN_SEEN = 4, 8
 Verb = Literal["approve", "reject"]
 
 
-def _long_enough(request_id: str) -> str:
+def _check_id_length(request_id: str) -> str:
     """Return an id's prefix; reject one so short that it could match a request by chance."""
     if 0 < len(request_id.removeprefix("rq_")) < _MIN_ID:
         raise errors.DecisionRefusedError(
@@ -70,7 +70,7 @@ def for_each(
     worst, documents = 0, list[object]()
     for request_id in request_ids:
         try:
-            after = action(_long_enough(request_id))
+            after = action(_check_id_length(request_id))
         except errors.SaysoError as fault:
             worst = max(worst, context.report(fault))
             error = {"kind": type(fault).__name__, "message": str(fault), "exit": context.exit_code(fault)}
@@ -78,7 +78,7 @@ def for_each(
             continue
         documents.append({"id": after.id, "ok": True, "request": request_document(after)})
         if not cli.as_json:
-            out(*rows(after))
+            echo(*rows(after))
     if cli.as_json:
         context.print_json(documents)
     return worst
@@ -116,12 +116,12 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
         if obstacle is None:
             selected[request.id] = request
         else:
-            complain(f"skipped: {short(request.id)} {obstacle}")
+            echo_err(f"skipped: {short(request.id)} {obstacle}")
     if not selected:
-        complain("no pending request matches; nothing was decided")
+        echo_err("no pending request matches; nothing was decided")
         return WRONG if found else 0
-    if not is_sure and not _confirmed(cli, list(selected.values()), verb):
-        complain("nothing was decided")
+    if not is_sure and not _confirm_all(cli, list(selected.values()), verb):
+        echo_err("nothing was decided")
         return WRONG
     after: list[Request] = []
 
@@ -135,7 +135,7 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
         counts = [f"{len(after) - still_open:,} {'approved' if verb == 'approve' else 'rejected'}"]
         counts += [f"{still_open:,} approved by you, waiting for more reviewers"] if still_open else []
         undecided = len(selected) - len(after)
-        out("; ".join([*counts, *([f"{undecided:,} not decided, see above"] if undecided else [])]))
+        echo("; ".join([*counts, *([f"{undecided:,} not decided, see above"] if undecided else [])]))
     return max(code, WRONG if len(selected) < len(found) else 0)
 
 
@@ -150,7 +150,7 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
     return None
 
 
-def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
+def _confirm_all(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool:
     """Show all requests, and ask; any answer but yes is a no."""
     rows = context.table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
     for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or omitted
@@ -160,7 +160,7 @@ def _confirmed(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bool
             rows += [short(request.id), *([] if is_short else card.subject_rows(request, width=_WIDTH, full=True))]
             rows += [f"  {caution}" for caution in cautions]
     click.echo("\n".join(rows), err=True)  # visible with the question even if stdout is redirected
-    return confirmed(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
+    return confirm(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
 
 
 _selection = (
@@ -173,7 +173,7 @@ _selection = (
 # -- approve -------------------------------------------------------------------------------------------------------
 
 
-@deciding(
+@decision(
     *_selection,
     click.option(
         "--set",
@@ -227,15 +227,15 @@ def approve(
         if request.kind != "call" or request.state is not State.PENDING:
             return decided()  # the store refuses it with a reason
         if edit:
-            return decided(arguments=_edited_in_editor(request))
+            return decided(arguments=_edit_arguments(request))
         if seen is None and not card.is_whole(request):
-            raise _not_seen(request.id)
+            raise _too_long_error(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
 
     return for_each(cli, ids, action, partial(_approved_rows, cli, before))
 
 
-def _not_seen(request_id: str) -> errors.DecisionRefusedError:
+def _too_long_error(request_id: str) -> errors.DecisionRefusedError:
     return errors.DecisionRefusedError(
         request_id,
         f"request {request_id} is too long for one view; nothing was decided. Read it with `sayso show --full"
@@ -253,9 +253,9 @@ def _grant(
             "--alike needs one ID, --count and --for, and cannot be combined with --edit or --again; --here,"
             " --without, --at-most and --exactly need --alike"
         )
-    request, bounds = cli.review.get(_long_enough(ids[0])), dict[str, float]()
+    request, bounds = cli.review.get(_check_id_length(ids[0])), dict[str, float]()
     if seen is None and not card.is_whole(request):
-        raise _not_seen(request.id)
+        raise _too_long_error(request.id)
     for bound in at_most:
         name, _, number = bound.partition("=")
         try:
@@ -313,7 +313,7 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
 # The editor gets only masked arguments, with hidden characters as JSON escapes, below a few comment lines.
 
 
-def _edited_in_editor(request: Request) -> Mapping[str, Any]:
+def _edit_arguments(request: Request) -> Mapping[str, Any]:
     """Return the arguments that the person saved, valid for the function; on a terminal, repeat until they are.
 
     Raises:
@@ -329,16 +329,16 @@ def _edited_in_editor(request: Request) -> Mapping[str, Any]:
         text = text.replace(character, json.dumps(character)[1:-1])
     text = "".join(f"// {head}\n" for head in heads) + text + "\n"
     while True:
-        written = _edit(request, text)
+        written = _open_editor(request, text)
         if written is None:
             raise errors.InvalidChangesError(request.id, ["nothing was saved in the editor"])
         try:
-            arguments = _read_back(request, written)
+            arguments = _parse_edited(request, written)
             edited_call(request, arguments=arguments)
         except errors.InvalidChangesError as refusal:
             if not (sys.stdin.isatty() and sys.stdout.isatty()):
                 raise
-            complain(f"error: {escape(str(refusal))}")
+            echo_err(f"error: {escape(str(refusal))}")
             if not click.confirm("edit again?", default=True, err=True):
                 raise
             text = written
@@ -346,7 +346,7 @@ def _edited_in_editor(request: Request) -> Mapping[str, Any]:
             return arguments
 
 
-def _edit(request: Request, text: str) -> str | None:
+def _open_editor(request: Request, text: str) -> str | None:
     try:
         return click.edit(text, extension=".json")
     except UnicodeDecodeError:
@@ -357,7 +357,7 @@ def _edit(request: Request, text: str) -> str | None:
         ) from error
 
 
-def _read_back(request: Request, written: str) -> dict[str, Any]:
+def _parse_edited(request: Request, written: str) -> dict[str, Any]:
     # Comment lines become blank lines, so that line numbers in error messages match the editor's.
     body = re.sub(r"\A(?:[ \t]*(?://[^\n]*)?\n)+", lambda heads: "\n" * heads[0].count("\n"), written)
     try:
@@ -372,7 +372,7 @@ def _read_back(request: Request, written: str) -> dict[str, Any]:
 # -- the other decisions -------------------------------------------------------------------------------------------
 
 
-@deciding(*_selection, message_option("The reason, for the program and its model."))
+@decision(*_selection, message_option("The reason, for the program and its model."))
 def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | None) -> int:
     """Reject calls or questions. The same call in the same run stays rejected.
 
@@ -385,7 +385,7 @@ def reject(cli: CliContext, ids: tuple[str, ...], is_sure: bool, message: str | 
     return for_each(cli, ids, partial(review.reject, comment=message))
 
 
-@deciding(
+@decision(
     click.argument("request_id", metavar="ID"),
     message_option("What the program should do instead.", required=True),
 )
@@ -394,7 +394,7 @@ def feedback(cli: CliContext, request_id: str, message: str) -> int:
     return _decide_one(cli, request_id, lambda request: cli.review.feedback(request.id, message))
 
 
-@deciding(
+@decision(
     click.argument("request_id", metavar="ID"),
     click.argument("value", metavar="VALUE"),
     message_option("A comment for the record."),
@@ -425,7 +425,7 @@ def _decide_one(cli: CliContext, request_id: str, decide: Callable[[Request], Re
     return for_each(cli, [request_id], action, lambda request: [*_status_rows(request), *gone])
 
 
-@deciding(
+@decision(
     click.argument("ids", nargs=-1, required=True, metavar="ID..."),
     message_option("The reason, for the program and its model."),
 )
@@ -437,7 +437,7 @@ def cancel(cli: CliContext, ids: tuple[str, ...], message: str | None) -> int:
 # -- related commands ----------------------------------------------------------------------------------------------
 
 
-@deciding(click.argument("request_id", metavar="ID"))
+@decision(click.argument("request_id", metavar="ID"))
 def claim(cli: CliContext, request_id: str) -> int:
     """Claim a request: nobody else can decide it until you release it."""
 
@@ -449,7 +449,7 @@ def claim(cli: CliContext, request_id: str) -> int:
     return for_each(cli, [request_id], cli.review.claim, rows)
 
 
-@deciding(
+@decision(
     click.argument("request_id", metavar="ID"),
     click.option("--force", is_flag=True, help="Release what somebody else claimed; the journal records it."),
 )
@@ -459,7 +459,7 @@ def release(cli: CliContext, request_id: str, force: bool) -> int:
     return for_each(cli, [request_id], action, lambda one: [f"{short(one.id)} released; any reviewer can decide it"])
 
 
-@deciding(click.argument("request_id", metavar="ID"), click.argument("span", metavar="SPAN", type=as_span))
+@decision(click.argument("request_id", metavar="ID"), click.argument("span", metavar="SPAN", type=as_span))
 def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     """Let a pending request, or an unused approval, expire SPAN from now: 90s, 24h, 7d."""
 
@@ -472,7 +472,7 @@ def extend(cli: CliContext, request_id: str, span: timedelta) -> int:
     return for_each(cli, [request_id], lambda found: cli.review.extend(found, span), rows)
 
 
-@deciding(
+@decision(
     click.argument("request_id", metavar="ID"),
     click.option("--happened", is_flag=True, help="The call had its effect."),
     click.option("--did-not", "did_not", is_flag=True, help="The call had no effect."),
@@ -530,10 +530,10 @@ def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
             if key == "q":
                 return 0
             if not key:
-                out(f"{short(after.id)} {card.decided(after, clock.now())}")
+                echo(f"{short(after.id)} {card.decided(after, clock.now())}")
             skipped += after.state is State.PENDING
         cursor = page.cursor
         if cursor is None:
             break
-    out("no more pending requests" if not skipped else f"no more pending requests; {skipped:,} skipped")
+    echo("no more pending requests" if not skipped else f"no more pending requests; {skipped:,} skipped")
     return 0

@@ -44,7 +44,7 @@ from sayso.channels import registry
 from sayso.channels.outbox import delivering
 from sayso.cli import context
 from sayso.cli.audit import checkpoint_text, signer
-from sayso.cli.context import WRONG, CliContext, complain, out
+from sayso.cli.context import WRONG, CliContext, echo, echo_err
 from sayso.errors import SaysoError, StoreForbiddenError
 from sayso.model.duration import ago
 from sayso.model.redaction import words
@@ -94,7 +94,7 @@ def worker(
         sys.path.insert(0, folder)
     tally = _Tally(as_json=cli.as_json)
     served = Worker(
-        [_loaded(target) for target in targets], concurrency=concurrency, limits=_limits(limits), grace=grace,
+        [_load(target) for target in targets], concurrency=concurrency, limits=_limits(limits), grace=grace,
         on_report=tally.add,
     )  # fmt: skip
     if any(store.url.startswith("memory:") for store in served.stores):
@@ -102,18 +102,18 @@ def worker(
     logger = logging.getLogger("sayso")
     if not logger.hasHandlers():  # otherwise the loaded program has configured logging
         logger.addHandler(_ComplaintHandler(logging.WARNING))
-    with nullcontext() if health is None else _answering(served, health):
-        _serve(served, grace, once=once)
+    with nullcontext() if health is None else _serving_health(served, health):
+        _run_worker(served, grace, once=once)
     tally.close()
     if served.is_cut_short:
-        _leave(0)  # a handler in a thread cannot be interrupted, and the interpreter would wait for it
+        _exit_now(0)  # a handler in a thread cannot be interrupted, and the interpreter would wait for it
     return 1 if once and tally.has_faults else 0
 
 
 # -- the runnables ---------------------------------------------------------------------------------------------
 
 
-def _loaded(target: str) -> Runnable:
+def _load(target: str) -> Runnable:
     """Import the runnable that `module:name` names.
 
     Raises:
@@ -177,7 +177,7 @@ def _limits(given: tuple[str, ...]) -> Limits:
 
 
 @contextmanager
-def _answering(served: Worker, address: str) -> Generator[None]:
+def _serving_health(served: Worker, address: str) -> Generator[None]:
     """Answer probes from a separate thread, so that they can report a blocked event loop.
 
     `/healthz` says whether the process should be replaced, `/readyz` whether it is doing its work.
@@ -210,7 +210,7 @@ def _answering(served: Worker, address: str) -> Generator[None]:
         raise errors.ConfigError(f"--health: cannot listen on {address} ({error.strerror})") from error
     thread = threading.Thread(target=server.serve_forever, name="sayso-health", daemon=True)
     thread.start()
-    complain(f"health: http://{server.server_address[0]}:{server.server_address[1]}/readyz")
+    echo_err(f"health: http://{server.server_address[0]}:{server.server_address[1]}/readyz")
     try:
         yield
     finally:
@@ -221,13 +221,13 @@ def _answering(served: Worker, address: str) -> Generator[None]:
 # -- signals ---------------------------------------------------------------------------------------------------
 
 
-def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
+def _run_worker(served: Worker, grace: timedelta, *, once: bool) -> None:
     """Run the worker until it ends or a signal stops it."""
     stopping = threading.Event()
 
     def stop(number: int, _: FrameType | None) -> None:
         if stopping.is_set():
-            _leave(128 + number)
+            _exit_now(128 + number)
         stopping.set()
         served.stop()
 
@@ -235,14 +235,14 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
         # A handler that blocks the event loop or its thread must not keep the process alive.
         stopping.wait()
         time.sleep(grace.total_seconds() + _AFTER_GRACE)
-        _leave(0)
+        _exit_now(0)
 
     threading.Thread(target=watch, name="sayso-stop", daemon=True).start()
     loop = asyncio.new_event_loop()
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="handler")
     loop.set_default_executor(threads)
     task = loop.create_task(served.run(once=once))
-    with context.handling_signals(stop):
+    with context.handle_signals(stop):
         try:
             while not task.done():
                 # A handler that calls sys.exit() stops the loop, but must end only its own run.
@@ -253,7 +253,7 @@ def _serve(served: Worker, grace: timedelta, *, once: bool) -> None:
             loop.close()
 
 
-def _leave(code: int) -> None:
+def _exit_now(code: int) -> None:
     os._exit(code)  # all output is already flushed, and another flush could block on a stuck reader
 
 
@@ -278,7 +278,7 @@ class _Tally:
         if report.ending is Ending.CHANGED:
             self._changed.append(escape(f"{report.run_id} not resumed: {report.message}"))
         if self._as_json:
-            out(json.dumps({
+            echo(json.dumps({
                 "run": report.run_id, "name": report.name, "ending": report.ending.value, "message": report.message,
                 "waits": list(report.waits), "seconds": round(report.seconds, 6),
             }))  # fmt: skip
@@ -288,19 +288,19 @@ class _Tally:
             row += f": {', '.join(map(short, report.waits))}"
         elif report.ending is not Ending.DONE:
             row += f": {escape(in_short(report.message or ''))}"
-        out(row)
+        echo(row)
 
     def close(self) -> None:
         """Print the totals, and the runs that were not resumed because their code has changed."""
         counts = [f"{count} {ending.words}" for ending, count in self._counts.items()]
-        complain(f"worker ended: {', '.join(counts) or 'no run was resumed'}", *self._changed)
+        echo_err(f"worker ended: {', '.join(counts) or 'no run was resumed'}", *self._changed)
 
 
 class _ComplaintHandler(logging.Handler):
     """Prints log records in the format in which commands print errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        complain(*map(escape, self.format(record).splitlines()))
+        echo_err(*map(escape, self.format(record).splitlines()))
 
 
 @click.command()
@@ -322,13 +322,13 @@ def notify(
     """
     link = base_url or config.base_url()
     if tested is not None:
-        return _test(tested, link)
+        return _send_test(tested, link)
     if forgotten is not None:
         if not registry.forget(cli.store, forgotten):
-            complain(f"error: no channel {escape(forgotten)!r} is known to this store; nothing changed")
+            echo_err(f"error: no channel {escape(forgotten)!r} is known to this store; nothing changed")
             return WRONG
         then = "; if sayso.toml still names it, the next delivery registers it again"
-        out(f"{escape(forgotten)} gets no more notifications{then}")
+        echo(f"{escape(forgotten)} gets no more notifications{then}")
         return 0
     store, channels = cli.store_or_new, registry.configured()
     if not channels:
@@ -344,13 +344,13 @@ def notify(
     if once or backlog is not None:
         return _once(store, channels, link, backlog)
     ended = threading.Event()
-    with context.handling_signals(lambda _, __: ended.set()), delivering(store, link):
-        out(f"delivering to {', '.join(map(escape, channels))}; press Ctrl-C to stop")
+    with context.handle_signals(lambda _, __: ended.set()), delivering(store, link):
+        echo(f"delivering to {', '.join(map(escape, channels))}; press Ctrl-C to stop")
         ended.wait()
     return 0
 
 
-def _test(name: str, link: str | None) -> int:
+def _send_test(name: str, link: str | None) -> int:
     tables = config.channel_tables()
     if name not in tables:
         known = ", ".join(sorted(tables)) or "none"
@@ -360,11 +360,11 @@ def _test(name: str, link: str | None) -> int:
     except errors.ConfigError:
         raise
     except Exception as error:  # noqa: BLE001  any failure of the channel is the result of the test
-        complain(
+        echo_err(
             f"error: {escape(name)} could not send the message: {type(error).__name__}: {escape(words(error, ()))}"
         )
         return WRONG
-    out(f"{escape(name)} sent a test message")
+    echo(f"{escape(name)} sent a test message")
     return 0
 
 
@@ -378,7 +378,7 @@ def _once(store: Store, channels: Mapping[str, registry.Channel], link: str | No
             deliverer.take_over()
             sent = deliverer.deliver_due()
             failed += deliverer.failed
-            out(f"{escape(name)}: {sent} sent" + (f", {deliverer.failed} failed" if deliverer.failed else ""))
+            echo(f"{escape(name)}: {sent} sent" + (f", {deliverer.failed} failed" if deliverer.failed else ""))
     return WRONG if failed else 0
 
 
@@ -414,7 +414,7 @@ def doctor(cli: CliContext, seal: bool) -> int:
             found.append(_Finding("journal", kept))
     versions = {"sayso": __version__, "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
     versions |= {name: metadata.version(name) for name in ("pydantic", "click")}
-    found += [*(_Finding(*one) for one in versions.items()), *_looked_at(cli)]
+    found += [*(_Finding(*one) for one in versions.items()), *_findings(cli)]
     wrong = [one for one in found if one.wrong is not None]
     rows = list[str]()
     for one in found:
@@ -435,20 +435,20 @@ def _text(value: Any) -> str:
     return "-" if value is None else f"{value:,}" if type(value) is int else escape(str(value))
 
 
-def _looked_at(cli: CliContext) -> Iterator[_Finding]:
+def _findings(cli: CliContext) -> Iterator[_Finding]:
     has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
         "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments are readable in the file"
     )
-    yield from _settings()
+    yield from _settings_findings()
     known: list[registry.ChannelHealth] | None = None
     try:
         store = cli.store
         yield _Finding("store", store.public_url)
         file = context.file_of(store.url)
         if file is not None:
-            yield from _file(file)
-        yield from _content(store)
+            yield from _file_findings(file)
+        yield from _content_findings(store)
         try:
             known = registry.health(store)
             context.check_key(store)
@@ -465,10 +465,10 @@ def _looked_at(cli: CliContext) -> Iterator[_Finding]:
         known = []
     except SaysoError as fault:
         yield _Finding("opening", "failed", str(fault))
-    yield from _channels(known)
+    yield from _channel_findings(known)
 
 
-def _settings() -> Iterator[_Finding]:
+def _settings_findings() -> Iterator[_Finding]:
     where = ", from SAYSO_CONFIG" if "SAYSO_CONFIG" in os.environ else ""
     try:
         file = config.settings_file()
@@ -489,7 +489,7 @@ def _settings() -> Iterator[_Finding]:
         yield _Finding("signing key", "none; evidence is not signed" if who is None else who.key)
 
 
-def _file(file: Path) -> Iterator[_Finding]:
+def _file_findings(file: Path) -> Iterator[_Finding]:
     try:
         status = file.stat()
     except OSError as error:
@@ -512,7 +512,7 @@ def _file(file: Path) -> Iterator[_Finding]:
     yield _Finding("schema", schema)
 
 
-def _content(store: Store) -> Iterator[_Finding]:
+def _content_findings(store: Store) -> Iterator[_Finding]:
     counts = {str(state): store.count(Filter(states=frozenset({state}))) for state in State}
     yield _Finding("requests", {name: count for name, count in counts.items() if count})
     unknown = counts[State.UNKNOWN]
@@ -530,7 +530,7 @@ def _content(store: Store) -> Iterator[_Finding]:
     )  # fmt: skip
 
 
-def _channels(known: list[registry.ChannelHealth] | None) -> Iterator[_Finding]:
+def _channel_findings(known: list[registry.ChannelHealth] | None) -> Iterator[_Finding]:
     """Check the channels; `known` has those registered in the store, or None if it does not open."""
     found, fault = registry.check(known or ())
     if fault is not None:

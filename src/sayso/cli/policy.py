@@ -25,7 +25,7 @@ import click
 
 from sayso import clock, config, errors
 from sayso.cli import context
-from sayso.cli.context import WRONG, CliContext, as_date, complain, deciding, json_option, message_option, paint, plural
+from sayso.cli.context import WRONG, CliContext, as_date, decision, echo_err, json_option, message_option, paint, plural
 from sayso.errors import ConfigError
 from sayso.learning import Share
 from sayso.model import canonical
@@ -125,14 +125,14 @@ def explain(
             """the arguments must be a JSON object; write '{"amount": 40}'""", param_hint="ARGUMENTS"
         )
     tools, asked_by = _tools(cli)
-    answer, misfit = _answer(_rules(file), tool, given, tools, run, agent)
+    answer, misfit = _answer(_load_policy(file), tool, given, tools, run, agent)
     verdict = answer.verdict
     steps = [
         {"rule": one.rule.name, "line": one.rule.line, "result": one.result, "note": one.note} for one in answer.steps
     ]
     verdict_document, room = None, list[_Room]()
     if verdict is not None:
-        room = [_room_in(cli, budget, tool, given, run, agent) for budget in verdict.budgets]
+        room = [_budget_room(cli, budget, tool, given, run, agent) for budget in verdict.budgets]
         verdict_document = {
             "kind": verdict.kind, "rule": verdict.rule, "reason": verdict.reason,
             "budgets": [one._asdict() for one in room],
@@ -146,7 +146,7 @@ def explain(
             f"the arguments were not checked with the schema of {of}, because this policy does not match it:"
             f" {misfit[1]}"
         )
-    rows = [*([] if note is None else [escape(f"note: {note}")]), *_explained(answer, room)]
+    rows = [*([] if note is None else [escape(f"note: {note}")]), *_explanation(answer, room)]
     return cli.answer(
         {"verdict": verdict_document, "steps": steps, "note": note}, rows, WRONG if verdict is None else 0
     )
@@ -177,7 +177,7 @@ class _Room(NamedTuple):
     note: str
 
 
-def _room_in(
+def _budget_room(
     cli: CliContext, budget: Budget, tool: str, given: dict[str, Any], run: str | None, agent: str | None
 ) -> _Room:  # fmt: skip
     """Check whether a call fits into a budget, as its start does, without reserving anything."""
@@ -201,7 +201,7 @@ def _room_in(
     return _Room(text, float(used), has_room, note)
 
 
-def _explained(answer: Answer, room: list[_Room]) -> Iterator[str]:
+def _explanation(answer: Answer, room: list[_Room]) -> Iterator[str]:
     for rule, result, note, _ in answer.steps:
         text = {"other tool": "is for other tools", "undecided": f"could not be evaluated: {note}"}.get(result, "")
         text = text or (
@@ -229,7 +229,7 @@ def test(cli: CliContext, file: str | None) -> int:
 
     A file without examples is an error, because nothing was tested.
     """
-    rules = _rules(file)
+    rules = _load_policy(file)
     rows: list[dict[str, Any]] = []
     for rule in rules.rules:
         for one in rule.examples:
@@ -260,7 +260,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
     unless a budget allowed it. The amount used of a budget is ignored.
     """
     begin = clock.now() - timedelta(days=_DAYS_REPLAYED) if since is None else since
-    new, before = _rules(file), _rules(None) if file is not None else None
+    new, before = _load_policy(file), _load_policy(None) if file is not None else None
     found = replayed(requests_in(cli.store, Filter(), since=begin), new, before)
     verdicts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.verdicts.items()))
     rows = [f"{plural(found.asked, 'past call')}: {verdicts or 'nothing to decide'}"]
@@ -277,7 +277,7 @@ def replay(cli: CliContext, since: datetime | None, file: str | None) -> int:
 # -- shared by the commands ----------------------------------------------------------------------------------------
 
 
-def _rules(file: str | None) -> Policy:
+def _load_policy(file: str | None) -> Policy:
     """Parse the rules of a file; errors do not mention calls, because none was made."""
     try:
         return Policy.load(file)
@@ -341,21 +341,21 @@ def _budget_row(use: BudgetUse) -> str:
     return escape(f"{use.budget}: ") + f"{used}; {owner}"
 
 
-@deciding(click.argument("grant_id", metavar="GRANT"), message_option("The reason."), group=grants, name="revoke")
+@decision(click.argument("grant_id", metavar="GRANT"), message_option("The reason."), group=grants, name="revoke")
 def _revoke(cli: CliContext, grant_id: str, message: str | None) -> int:
     """Revoke a grant, also for approved calls that have not started."""
     grant = cli.review.revoke(grant_id, reason=message)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
 
-@deciding(click.argument("grant_id", metavar="GRANT"), group=grants, name="agree")
+@decision(click.argument("grant_id", metavar="GRANT"), group=grants, name="agree")
 def _agree(cli: CliContext, grant_id: str) -> int:
     """Agree to another reviewer's grant."""
     grant = cli.review.agree(grant_id)
     return cli.answer(grant_document(grant), grant_rows(grant))
 
 
-@deciding(
+@decision(
     click.option("--reason", "-m", "reason", metavar="TEXT", help="The reason, for the programs and the journal.")
 )
 def stop(cli: CliContext, reason: str | None) -> int:
@@ -368,7 +368,7 @@ def stop(cli: CliContext, reason: str | None) -> int:
     )
 
 
-@deciding(click.option("--reason", "-m", "reason", metavar="TEXT", help="The reason."))
+@decision(click.option("--reason", "-m", "reason", metavar="TEXT", help="The reason."))
 def go(cli: CliContext, reason: str | None) -> int:
     """Let calls start again after `sayso stop`."""
     was_stopped = cli.review.go(reason=reason)
@@ -423,7 +423,7 @@ def export(
     context.write_lines(lines, output, "record", headers=form == "csv")
     if unread:
         named = ", ".join(map(short, unread[:_NAMED]))
-        complain(f"{plural(len(unread), 'request')} left out, because no sample can represent the content: {named}")
+        echo_err(f"{plural(len(unread), 'request')} left out, because no sample can represent the content: {named}")
     return 0
 
 
@@ -447,7 +447,7 @@ def _as_parquet(records: Iterable[dict[str, Any]], columns: Sequence[str], outpu
         while batch := [storable(record) for record in islice(pending, _BATCH)]:
             writer.write_table(arrow.Table.from_pylist(batch, schema=schema))
             count += len(batch)
-    complain(f"{plural(count, 'record')} written to {escape(str(output))}")
+    echo_err(f"{plural(count, 'record')} written to {escape(str(output))}")
     return 0
 
 
@@ -465,14 +465,14 @@ def report(cli: CliContext, since: datetime | None, tool: str | None) -> int:
 
     begin = clock.now() - timedelta(days=_DAYS_REPORTED) if since is None else since
     found = reported(cli.store, since=begin, tool=tool)
-    return cli.answer({"since": clock.written(begin), **_plain(found)}, [*_shown_report(found, begin), *_habits(found)])
+    return cli.answer({"since": clock.written(begin), **_to_json(found)}, [*_patterns(found, begin), *_habits(found)])
 
 
-def _shown_report(found: Report, begin: datetime) -> Iterator[str]:
+def _patterns(found: Report, begin: datetime) -> Iterator[str]:
     yield f"{plural(found.decisions, 'decision')} about requests made since {begin:%Y-%m-%d %H:%M}Z"
     if found.is_cut:
         yield "there are more; only the newest requests were read"
-    yield from _headed("Always approved as proposed", bool(found.candidates))
+    yield from _heading("Always approved as proposed", bool(found.candidates))
     for one in found.candidates:
         risk = f", risk {token(one.risk)}" if one.risk else ""
         people = plural(one.reviewers, "reviewer")
@@ -483,7 +483,7 @@ def _shown_report(found: Report, begin: datetime) -> Iterator[str]:
         if one.went_wrong:
             yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
         yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
-    yield from _headed("Rules to consider, for the policy file", bool(found.proposals))
+    yield from _heading("Rules to consider, for the policy file", bool(found.proposals))
     if found.not_proposed is not None:
         yield f"  {escape(found.not_proposed)}"
     for one in found.proposals:
@@ -491,12 +491,12 @@ def _shown_report(found: Report, begin: datetime) -> Iterator[str]:
 
 
 def _habits(found: Report) -> Iterator[str]:
-    yield from _headed("Changed before approving", bool(found.edits))
+    yield from _heading("Changed before approving", bool(found.edits))
     for one in found.edits:
         directions = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
         more = f": {', '.join(directions)}" if directions else ""
         yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
-    yield from _headed("Time to decide, by reviewer and risk", bool(found.stamps))
+    yield from _heading("Time to decide, by reviewer and risk", bool(found.stamps))
     for one in found.stamps:
         risk = f"risk {token(one.risk)}" if one.risk else "no risk"
         yield (
@@ -505,7 +505,7 @@ def _habits(found: Report) -> Iterator[str]:
         )
         if one.is_warning:
             yield paint("    WARNING: half of these took less than 3 s, too short to read what would run", "red")
-    yield from _headed("Reasons for rejecting or sending back", bool(found.reasons))
+    yield from _heading("Reasons for rejecting or sending back", bool(found.reasons))
     for one in found.reasons:
         shown = escape(one.words)
         words = f'"{shown if len(shown) <= _ROOM else shown[:_ROOM] + "…"}"' if one.words else "no reason given"
@@ -514,7 +514,7 @@ def _habits(found: Report) -> Iterator[str]:
         yield f"  and {plural(found.more_reasons, 'further reason')}"
 
 
-def _headed(title: str, has_rows: bool) -> Iterator[str]:
+def _heading(title: str, has_rows: bool) -> Iterator[str]:
     yield ""
     yield paint(title, "cyan")
     if not has_rows:
@@ -525,7 +525,7 @@ def _span(span: timedelta) -> str:
     return span_text(timedelta(seconds=round(span.total_seconds())))
 
 
-def _plain(content: Any) -> Any:
+def _to_json(content: Any) -> Any:
     match content:
         case timedelta():
             return content.total_seconds()
@@ -536,8 +536,8 @@ def _plain(content: Any) -> Any:
         case Identity():
             return content.qualified
         case tuple():
-            return [_plain(held) for held in cast("tuple[Any, ...]", content)]
+            return [_to_json(held) for held in cast("tuple[Any, ...]", content)]
         case _ if is_dataclass(content):
-            return {held.name: _plain(getattr(content, held.name)) for held in fields(content)}
+            return {held.name: _to_json(getattr(content, held.name)) for held in fields(content)}
         case _:
             return content

@@ -22,7 +22,7 @@ import click
 from sayso import audit, clock, config, errors
 from sayso.audit.export import entry_document
 from sayso.cli import context
-from sayso.cli.context import CliContext, NoRunError, NoStoreYetError, Number, complain, json_option, out, print_json
+from sayso.cli.context import CliContext, NoRunError, NoStoreYetError, Number, echo, echo_err, json_option, print_json
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
@@ -100,13 +100,13 @@ def ls(
         if not found and "run" in cli.filters:
             cli.check_run(cli.filters["run"])
     except (NoRunError, NoStoreYetError) as fault:  # it may come into being later, so polling for it is no error
-        complain(escape(str(fault)))
+        echo_err(escape(str(fault)))
         found, after = [], None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--cursor") from error
     if quiet:
-        out(*(request.id for request in found))
-        complain(*([f"{len(found):,} shown; continue with --cursor {after}"] if after is not None else []))
+        echo(*(request.id for request in found))
+        echo_err(*([f"{len(found):,} shown; continue with --cursor {after}"] if after is not None else []))
     elif cli.as_json:
         review = cli.reader if found else None
         print_json({
@@ -114,7 +114,7 @@ def ls(
             "cursor": after,
         })  # fmt: skip
     elif not found:
-        out("no open requests" if len(lists) > 1 else "no requests")
+        echo("no open requests" if len(lists) > 1 else "no requests")
     else:
         review = cli.reader
         totals: dict[str, Any] = {}
@@ -123,7 +123,7 @@ def ls(
             pending, unknown = (review.count(state=state, **filters) for state in (State.PENDING, State.UNKNOWN))
             totals = {"pending": pending, "unknown": unknown, "oldest": oldest[0] if oldest else None}
         gone = {request.id for request in found if review.program_is_gone(request)}
-        out(*context.table(found, cursor=after, gone=gone, **totals))
+        echo(*context.table(found, cursor=after, gone=gone, **totals))
     return 0
 
 
@@ -158,15 +158,15 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
     if request.kind == "call" and request.edited is not None:
         changes = changed(request.call, request.edited, request.redact)
         rows += ["  changed by reviewers:", *(f"    {change.line()}" for change in changes)]
-    out(*rows, *outcome_rows(request))
-    out("", "what happened", *(f"  {row}" for row in event_rows(entries)), "")
+    echo(*rows, *outcome_rows(request))
+    echo("", "what happened", *(f"  {row}" for row in event_rows(entries)), "")
     sayso, name = command(cli.store), short(request.id)
     if full or card.is_whole(request):
-        out(f"fingerprint {request.current_fingerprint}")
+        echo(f"fingerprint {request.current_fingerprint}")
     else:
-        out(f"shortened; show everything with {sayso} show --full {name}")
+        echo(f"shortened; show everything with {sayso} show --full {name}")
     for verb, _, more in (step.partition(" ") for step in _next_steps(request, is_gone=is_gone)):
-        out(f"next: {sayso} {verb} {name} {more}".rstrip())
+        echo(f"next: {sayso} {verb} {name} {more}".rstrip())
     return 0
 
 
@@ -213,7 +213,7 @@ def _export(cli: CliContext, wanted: str, plan: bool, output: Path | None) -> in
     else:
         with context.file_to_write(output) as file:
             file.write(json.dumps(content, indent=2) + "\n")
-        complain(f"written to {escape(str(output))}")
+        echo_err(f"written to {escape(str(output))}")
     return 0
 
 
@@ -230,7 +230,7 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
     from sayso.mplp.history import find_confirm
 
     store = config.open_store(cli.address)
-    taken = _taken(file, lenient=lenient)
+    taken = _read_document(file, lenient=lenient)
     if isinstance(taken, Plan):
         if role is None:
             raise click.UsageError("a plan needs --by ROLE: who asks for it")
@@ -242,7 +242,7 @@ def _import(cli: CliContext, file: str, plan_file: str | None, role: str | None,
             raise click.UsageError("this Confirm is about a plan, which the reviewer has to see: add --plan FILE")
         opened = submit_for_approval(taken, store=store)
     else:
-        plan = _taken(plan_file, lenient=lenient)
+        plan = _read_document(plan_file, lenient=lenient)
         if not isinstance(plan, Plan):
             raise click.UsageError("the file of --plan does not contain a plan")
         opened = submit_plan_for_approval(plan, role or taken.requested_by_role, confirm=taken, store=store)
@@ -270,9 +270,9 @@ def _validate(cli: CliContext, files: tuple[str, ...], kind: str | None, lenient
     for file in files:
         what: str | None = None
         problems, changes = list[str](), list[str]()
-        for where, content in _contents(file):
+        for where, content in _read_parts(file):
             try:
-                taken = _parsed(content, kind, lenient=lenient)
+                taken = _parse(content, kind, lenient=lenient)
             except NotConformantError as error:
                 what = what or error.what
                 problems += (f"{where}{problem}" for problem in error.problems)
@@ -304,11 +304,11 @@ def _schema(kind: str) -> int:
     return 0
 
 
-def _taken(file: str, *, lenient: bool) -> Confirm | Plan | LearningSample:
-    return _parsed(b"".join(content for _, content in _contents(file)), None, lenient=lenient)
+def _read_document(file: str, *, lenient: bool) -> Confirm | Plan | LearningSample:
+    return _parse(b"".join(content for _, content in _read_parts(file)), None, lenient=lenient)
 
 
-def _contents(file: str) -> Iterator[tuple[str, bytes]]:
+def _read_parts(file: str) -> Iterator[tuple[str, bytes]]:
     """Yield each document in a file, one for each line of a `*.jsonl`, together with its location for messages."""
     from sayso.mplp.schema import LIMIT_BYTES
 
@@ -323,7 +323,7 @@ def _contents(file: str) -> Iterator[tuple[str, bytes]]:
         raise errors.ConfigError(f"{file!a} cannot be read ({error.strerror}); nothing was done") from error
 
 
-def _parsed(content: bytes, kind: str | None, *, lenient: bool) -> Confirm | Plan | LearningSample:
+def _parse(content: bytes, kind: str | None, *, lenient: bool) -> Confirm | Plan | LearningSample:
     from sayso.mplp import Confirm, LearningSample, Plan
     from sayso.mplp.schema import parse_json
 

@@ -23,7 +23,7 @@ from urllib.parse import quote
 import click
 
 from sayso import __version__
-from sayso.cli.context import complain, out, plural
+from sayso.cli.context import echo, echo_err, plural
 from sayso.model.text import escape
 
 SEVERITIES = ("low", "medium", "high")
@@ -46,7 +46,7 @@ class Pattern:
     names: frozenset[str] = frozenset()
     argument: re.Pattern[str] | None = None
 
-    def fits(self, name: str, method: str | None, texts: Sequence[str]) -> bool:
+    def matches(self, name: str, method: str | None, texts: Sequence[str]) -> bool:
         """Return whether a call matches, by its qualified name or by the method of an unknown object."""
         is_named = any(fnmatchcase(name, call) for call in self.calls)
         if self.names and name.rpartition(".")[2] not in self.names:
@@ -69,7 +69,7 @@ class Finding:
     ignored: str | None = None
 
 
-def _message_of(pattern: Pattern) -> str:
+def _full_message(pattern: Pattern) -> str:
     return pattern.message if pattern.id == _ORDER else f"{pattern.message} and has no gate"
 
 
@@ -110,14 +110,14 @@ class _Reader(ast.NodeVisitor):
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self.functions: dict[str, bool] = {}  # by name: whether all functions of this name are gated
-        self.handed: set[str] = set()  # functions that are passed to a gate or to `once`
+        self.passed: set[str] = set()  # functions that are passed to a gate or to `once`
         self.held: list[str] = []  # names of tools that an adapter holds, with * for any part
         self.tools: set[str] = set()  # functions that an agent uses as tools
         self.called: list[tuple[str, str]] = []  # like `uses`, but only direct calls
         self.uses: list[tuple[str, str]] = []
         self.calls: list[tuple[ast.Call, str, bool]] = []
-        self.takers: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that get the ungated function
-        self._inside, self._behind = [""], False
+        self.misplaced: list[tuple[ast.expr, str, str]] = []  # decorators below a gate that get the ungated function
+        self._enclosing, self._in_gate = [""], False
 
     # -- names
 
@@ -169,18 +169,18 @@ class _Reader(ast.NodeVisitor):
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         gates = [place for place, one in enumerate(node.decorator_list) if self._is_gate(one)]
         below = node.decorator_list[gates[-1] + 1 :] if gates else []
-        takers = [(one, name, node.name) for one in below if (name := self._taker(one)) is not None]
-        self.takers += takers
-        is_gated = bool(gates) and not takers
+        misplaced = [(one, name, node.name) for one in below if (name := self._registering_name(one)) is not None]
+        self.misplaced += misplaced
+        is_gated = bool(gates) and not misplaced
         self.functions[node.name] = is_gated and self.functions.get(node.name, True)
-        if any("tool" in (self._taker(one) or "").rpartition(".")[2] for one in node.decorator_list):
+        if any("tool" in (self._registering_name(one) or "").rpartition(".")[2] for one in node.decorator_list):
             self.tools.add(node.name)
         for one in node.decorator_list:
             self.visit(one)
-        self._inside.append(node.name)
+        self._enclosing.append(node.name)
         for one in node.body:
             self.visit(one)
-        self._inside.pop()
+        self._enclosing.pop()
 
     visit_FunctionDef = _function  # noqa: N815  the same
     visit_AsyncFunctionDef = _function  # noqa: N815  the same
@@ -189,14 +189,14 @@ class _Reader(ast.NodeVisitor):
         name = self.name_of(node.func if isinstance(node, ast.Call) else node)
         return name is not None and (any(fnmatchcase(name, one) for one in _GATES) or fnmatchcase(name, _ADAPTERS))
 
-    def _taker(self, node: ast.expr) -> str | None:
+    def _registering_name(self, node: ast.expr) -> str | None:
         """Return the name of a decorator that registers or stores the function: `app.post`, `agent.tool`, `task`."""
         called = node.func if isinstance(node, ast.Call) else node
         name, whole = _dotted(called), self.name_of(called) or ""
         known: dict[str, list[str]] = _data()["decorators"]
         if name is None or whole.partition(".")[0] in known["wrap"]:
             return None
-        return name if _fits(whole.rpartition(".")[2], known["take"]) else None
+        return name if _matches_any(whole.rpartition(".")[2], known["take"]) else None
 
     def _adapter(self, node: ast.Call) -> None:
         """Record which tools an adapter holds: those in its list, or all if there is no list."""
@@ -210,31 +210,31 @@ class _Reader(ast.NodeVisitor):
             self.held.append("*")
 
     def visit_Call(self, node: ast.Call) -> None:
-        self.calls.append((node, self._inside[-1], self._behind))
+        self.calls.append((node, self._enclosing[-1], self._in_gate))
         self._adapter(node)
         if (called := _dotted(node.func)) is not None:
-            self.called.append((called.rpartition(".")[2], self._inside[-1]))
+            self.called.append((called.rpartition(".")[2], self._enclosing[-1]))
         for each in node.keywords:
             if each.arg == "tools" and isinstance(each.value, _LISTS):
                 self.tools.update(name for one in each.value.elts if (name := _dotted(one)) is not None)
         passes = self._is_gate(node.func) or fnmatchcase(self.name_of(node.func) or "", "sayso.*.once")
         if isinstance(node.func, ast.Call) and self._is_gate(node.func):  # `gate(quorum=2)(function)`
             passes = True
-        before = self._behind
+        before = self._in_gate
         for one in (*node.args, *(each.value for each in node.keywords)):
-            if passes and (handed := _dotted(one)) is not None:
-                self.handed.add(handed.rpartition(".")[2])
+            if passes and (passed := _dotted(one)) is not None:
+                self.passed.add(passed.rpartition(".")[2])
                 continue
-            self._behind = before or (passes and isinstance(one, ast.Lambda))
+            self._in_gate = before or (passes and isinstance(one, ast.Lambda))
             self.visit(one)
-        self._behind = before
+        self._in_gate = before
         self.visit(node.func)
 
     def visit_Name(self, node: ast.Name) -> None:
-        self.uses.append((node.id, self._inside[-1]))
+        self.uses.append((node.id, self._enclosing[-1]))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        self.uses.append((node.attr, self._inside[-1]))
+        self.uses.append((node.attr, self._enclosing[-1]))
         self.visit(node.value)
 
     def gated(self) -> set[str]:
@@ -244,13 +244,13 @@ class _Reader(ast.NodeVisitor):
             for name, by in pairs:
                 known.setdefault(name, set()).add(by)
         found = {name for name, is_gated in self.functions.items() if is_gated}
-        named = {name for name in self.functions if _fits(name, [one for one in self.held if one != "*"])}
+        named = {name for name in self.functions if _matches_any(name, [one for one in self.held if one != "*"])}
         held = (named | self.tools if "*" in self.held else named) & self.functions.keys()
         found |= {name for name in held if callers.get(name, set()) <= {name}}
         while True:
             more = {
                 name for name in self.functions.keys() - found
-                if users.get(name, set()) <= found | {name} and (name in self.handed or users.get(name, set()) & found)
+                if users.get(name, set()) <= found | {name} and (name in self.passed or users.get(name, set()) & found)
             }  # fmt: skip
             if not more:
                 return found
@@ -260,7 +260,7 @@ class _Reader(ast.NodeVisitor):
 _LISTS = (ast.List, ast.Tuple, ast.Set)
 
 
-def _fits(name: str, patterns: Sequence[str]) -> bool:
+def _matches_any(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, one) for one in patterns)
 
 
@@ -287,15 +287,15 @@ def scan_text(text: str, path: str) -> list[Finding]:
         return reason[1].strip() if reason else None
 
     order = next(one for one in patterns() if one.id == _ORDER)
-    for one, name, function in reader.takers:
+    for one, name, function in reader.misplaced:
         found.append(Finding(path, one.lineno, one.col_offset + 1, name, function, order, reason_at(one.lineno)))
-    for node, function, is_behind in reader.calls:
-        if is_behind or function in gated:
+    for node, function, is_in_gate in reader.calls:
+        if is_in_gate or function in gated:
             continue
         name = reader.name_of(node.func) or ""
         method = node.func.attr if isinstance(node.func, ast.Attribute) else None
         texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-        pattern = next((one for one in patterns() if one.fits(name, method, texts)), None)
+        pattern = next((one for one in patterns() if one.matches(name, method, texts)), None)
         if pattern is not None:
             called = name or f"….{method}"
             found.append(Finding(
@@ -332,7 +332,7 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
             found += scan_text(file.read_text("utf-8"), file.as_posix())
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
             unreadable += 1
-            complain(f"error: {escape(file.as_posix())} cannot be read ({type(error).__name__}); it was not scanned")
+            echo_err(f"error: {escape(file.as_posix())} cannot be read ({type(error).__name__}); it was not scanned")
     left = [one for one in found if one.ignored is None]
     if as_json:
         documents = [
@@ -343,18 +343,18 @@ def scan(paths: Sequence[Path], as_json: bool, as_sarif: bool, fail_on: str | No
             }
             for one in found
         ]  # fmt: skip
-        out(json.dumps({"files": number, "findings": documents}, indent=1))
+        echo(json.dumps({"files": number, "findings": documents}, indent=1))
     elif as_sarif:
-        out(json.dumps(sarif(found), indent=1))
+        echo(json.dumps(sarif(found), indent=1))
     else:
         for one in left:
             place = f"{escape(one.path)}:{one.line}:{one.column}"
             where = f" in {escape(one.function)}" if one.function else ""
-            out(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.message}")
+            echo(f"{place}: {one.pattern.severity} {one.pattern.id}: {escape(one.call)}{where} {one.pattern.message}")
         misplaced = sum(one.pattern.id == _ORDER for one in left)
         gates = f", {plural(misplaced, 'gate')} above a decorator that takes the function" if misplaced else ""
         ignored = f", {len(found) - len(left)} ignored with a reason" if len(found) > len(left) else ""
-        out(f"{plural(len(left) - misplaced, 'call')} without a gate in {plural(number, 'file')}{gates}{ignored}")
+        echo(f"{plural(len(left) - misplaced, 'call')} without a gate in {plural(number, 'file')}{gates}{ignored}")
     if unreadable:
         return 1
     most = max((SEVERITIES.index(one.pattern.severity) for one in left), default=-1)
@@ -366,7 +366,7 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
     rules = [
         {
             "id": one.id,
-            "shortDescription": {"text": f"A {'decorator' if one.id == _ORDER else 'call'} {_message_of(one)}"},
+            "shortDescription": {"text": f"A {'decorator' if one.id == _ORDER else 'call'} {_full_message(one)}"},
             "defaultConfiguration": {"level": _LEVELS[one.severity]},
         }
         for one in patterns()
@@ -380,7 +380,7 @@ def sarif(found: Sequence[Finding]) -> dict[str, Any]:
         reason = [] if one.ignored is None else [{"kind": "inSource", "justification": one.ignored}]
         results.append({
             "ruleId": one.pattern.id, "level": _LEVELS[one.pattern.severity],
-            "message": {"text": f"{one.call} {_message_of(one.pattern)}"},
+            "message": {"text": f"{one.call} {_full_message(one.pattern)}"},
             "locations": [{"physicalLocation": place}], "suppressions": reason,
         })  # fmt: skip
     tool = {"driver": {"name": "sayso scan", "version": __version__, "rules": rules}}

@@ -32,7 +32,7 @@ from sayso.channels.outbox import delivering
 from sayso.channels.settings import Table, allowed_reviewers
 from sayso.cli import context
 from sayso.cli.audit import signer
-from sayso.cli.context import CliContext, Number, complain, out
+from sayso.cli.context import CliContext, Number, echo, echo_err
 from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
@@ -123,7 +123,7 @@ def serve(
         table.get("port", int, 8600) if port is None else port,
         base_url or config.base_url(), certificate=certificate, key=key,
     )  # fmt: skip
-    with context.needing_web("serve"):
+    with context.require_web("serve"):
         from sayso.server.api.aap import Webhooks
 
         rules = _sign_in(table, has_links, header, roles_header, peers)
@@ -137,9 +137,9 @@ def serve(
 
         named = local_hostname(store)
     # Look up this machine's user only if nobody signs in: in a container the user may have no name.
-    begin = partial(_for_one, store, cli.reviewer, named) if rules is None else partial(_for_many, store, rules)
+    begin = partial(_app_for_one, store, cli.reviewer, named) if rules is None else partial(_app_for_many, store, rules)
     with ExitStack() as stack:
-        listeners = [listening(place)] if named is None else listening_by_name(place)
+        listeners = [listen(place)] if named is None else listen_by_name(place)
         for one in listeners:
             stack.enter_context(one)
         taken: int = listeners[0].getsockname()[1]
@@ -148,9 +148,9 @@ def serve(
         stack.enter_context(delivering(store, url, also=[Webhooks(store), app.state.push]))
         app.state.checkpoints = stack.enter_context(checkpointing(store, every=_CHECKPOINT, signer=signs))
         settings = _uvicorn_config(app, place, url if named else None)
-        _say_where(place, first, None if rules is None else taken)
+        _print_address(place, first, None if rules is None else taken)
         if opens:
-            _open(app, first, stack)
+            _open_browser(app, first, stack)
         _run(app, listeners, settings)
     return 0
 
@@ -232,7 +232,7 @@ def _provider() -> Provider | None:
 # -- running ---------------------------------------------------------------------------------------------------------
 
 
-def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str | None) -> tuple[Starlette, str]:
+def _app_for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str | None) -> tuple[Starlette, str]:
     from sayso.server import create_app, login_path
 
     last = time.monotonic()
@@ -241,14 +241,14 @@ def _for_one(store: Store, who: Reviewer, named: str | None, url: str, rate: str
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_LINKS:
             last = time.monotonic()
-            out(f"a visitor is not signed in; if that was you, open {url}{login_path(app, who)}")
+            echo(f"a visitor is not signed in; if that was you, open {url}{login_path(app, who)}")
 
     app = create_app(store, hosts=[named] if named else [], on_stranger=stranger, rate=rate)
-    out(f"inbox of {escape(store.public_url)}; you decide as {name_of(who.identity)}")
+    echo(f"inbox of {escape(store.public_url)}; you decide as {name_of(who.identity)}")
     return app, url + login_path(app, who)
 
 
-def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
+def _app_for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[Starlette, str]:
     from sayso.server import create_app
     from sayso.server.auth.sessions import server_secret
 
@@ -263,27 +263,27 @@ def _for_many(store: Store, rules: SignIn, url: str, rate: str | None) -> tuple[
         rows.append(f"  with the proxy's header {escape(rules.proxy.header)}")
     if rules.provider is not None:
         rows.append(f"  with {escape(rules.provider.oidc.issuer)}")
-    out(f"inbox of {escape(store.public_url)}; people sign in", *rows)
+    echo(f"inbox of {escape(store.public_url)}; people sign in", *rows)
     return app, url
 
 
-def _say_where(place: Place, first: str, port: int | None) -> None:
+def _print_address(place: Place, first: str, port: int | None) -> None:
     """Print the address to open, and where the server listens if the address does not show it."""
     note = "the link works once" if port is None else f"the server listens on {place.address}, port {port}"
-    out(f"open {first}", f"  {note}; press Ctrl-C to stop the server")
+    echo(f"open {first}", f"  {note}; press Ctrl-C to stop the server")
     if place.is_open and place.base_url is not None and place.certificate is None:
         if place.base_url.startswith("http:"):
-            complain(
+            echo_err(
                 "WARNING: decisions arrive over plain http; anyone who can read the traffic can decide in another"
                 " person's name"
             )
         else:
-            complain(
+            echo_err(
                 f"the server speaks plain http on {place.address}; make sure that only the https proxy can reach it"
             )
 
 
-def _open(app: Starlette, first: str, stack: ExitStack) -> None:
+def _open_browser(app: Starlette, first: str, stack: ExitStack) -> None:
     """Open the inbox in a browser; the sign-in link is not passed on the command line, which others could read."""
     from sayso.server.auth.sessions import PRINTED
 
@@ -323,7 +323,7 @@ def _run(app: Starlette, listeners: list[socket.socket], settings: uvicorn.Confi
     from sayso.server.metrics import observe
 
     observe(app.state.settings.store)
-    with context.handling_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
+    with context.handle_signals(lambda _, __: None):  # the server re-raises the signals after it has ended
         uvicorn.Server(settings).run(sockets=listeners)
     app.state.tokens.write_uses()  # of tokens that were only used to read
 
@@ -438,7 +438,7 @@ def place_of(
     return Place(address, port, origin, certificate, key)
 
 
-def listening_by_name(place: Place) -> list[socket.socket]:
+def listen_by_name(place: Place) -> list[socket.socket]:
     """Return sockets that listen on one port of every address to which a browser may resolve `NAME.localhost`.
 
     If one address were left free, another user's program could listen there and receive the login link.
@@ -448,10 +448,10 @@ def listening_by_name(place: Place) -> list[socket.socket]:
     """
     (other,) = set(_BOTH) - {place.address}
     for _ in range(_TRIES):
-        first = listening(place)
+        first = listen(place)
         port: int = first.getsockname()[1]
         try:
-            return [first, listening(replace(place, address=other, port=port))]
+            return [first, listen(replace(place, address=other, port=port))]
         except errors.ConfigError as fault:
             if not isinstance(fault.__cause__, OSError) or fault.__cause__.errno != errno.EADDRINUSE:
                 return [first]  # this machine has only one of the addresses
@@ -464,7 +464,7 @@ def listening_by_name(place: Place) -> list[socket.socket]:
     )
 
 
-def listening(place: Place) -> socket.socket:
+def listen(place: Place) -> socket.socket:
     """Return a socket that listens at a place.
 
     Raises:

@@ -16,7 +16,7 @@ from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
 from sayso.channels.registry import make, test_notification
 from sayso.cli import context
-from sayso.cli.context import CliContext, NoStoreYetError, complain, json_option, needing_web, out, text_table
+from sayso.cli.context import CliContext, NoStoreYetError, echo, echo_err, json_option, require_web, text_table
 from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL
@@ -37,7 +37,7 @@ _MAY = {
 
 
 def _tokens(store: Store) -> Tokens:
-    with needing_web("token"):
+    with require_web("token"):
         from sayso.server.auth.tokens import Tokens
     return Tokens(store)
 
@@ -78,8 +78,8 @@ def _new(
         raise click.UsageError(f"{error}; no token was made") from error
     cli.answer({**_document(made), "token": text}, [text])
     if not cli.as_json:
-        cli.say_store()
-        complain(
+        cli.print_store()
+        echo_err(
             f"token {made.id} of {name_of(made.person)}, for {duration.text(span)}: {_MAY[kind]}",
             f"it is not shown again; revoke it with `sayso token revoke {made.id}`",
         )
@@ -94,7 +94,7 @@ def _ls(cli: CliContext) -> int:
     try:
         found = _tokens(cli.store).all()
     except NoStoreYetError as fault:
-        complain(str(fault))
+        echo_err(str(fault))
         found = list[Any]()
     rows = [("ID", "KIND", "VALID FOR", "LAST USED", "NAME")]
     for one in sorted(found, key=lambda one: one.made_at):
@@ -113,9 +113,9 @@ def _revoke(cli: CliContext, token_id: str) -> int:
     """Revoke a token at once."""
     ended = _tokens(cli.store).revoke(token_id, by=cli.reviewer.identity, channel="cli")
     if ended is None:
-        complain(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
+        echo_err(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
         return context.WRONG
-    out(f"{ended.id} revoked; it is no longer valid")
+    echo(f"{ended.id} revoked; it is no longer valid")
     return 0
 
 
@@ -163,7 +163,7 @@ def login(
     if channel is not None and settings is None:
         raise errors.ConfigError(f"sayso.toml has no channel [channels.{channel}]; no link was made")
     sender = None if channel is None or settings is None else make(channel, settings)
-    with needing_web("login"):
+    with require_web("login"):
         from sayso.server.auth.sessions import LONGEST, Links, TokenSigner, server_secret
         from sayso.server.protection import local_hostname
     if lasts > LONGEST:
@@ -177,12 +177,12 @@ def login(
     token = Links(TokenSigner(store)).token(who, lasts)
     named = local_hostname(store) if is_named else None
     url = f"{place.url(place.port, named)}/login?token={token}"
-    cli.say_store()
+    cli.print_store()
     with_roles = f" ({', '.join(sorted(who.roles))})" if who.roles else ""
     note = f"it signs in {name_of(who.identity)}{escape(with_roles)}, once, within {duration.text(lasts)}"
     if sender is None:
-        out(url)
-        complain(note)
+        echo(url)
+        echo_err(note)
         return 0
     about = replace(test_notification(sender.name, url), title="sign in to the inbox of sayso", line=note)
     try:
@@ -192,7 +192,7 @@ def login(
             f"channel {sender.name} could not send the link ({type(error).__name__}); run the command again for a new"
             " link"
         ) from error
-    out(f"sent through {sender.name}: {note}")
+    echo(f"sent through {sender.name}: {note}")
     return 0
 
 
@@ -208,8 +208,8 @@ def _key_new(file: Path) -> int:
 
     Name the file in sayso.toml, under [evidence], or in SAYSO_SIGNING_KEY; give the public key to those who verify.
     """
-    out(make_key(file.expanduser()))
-    complain(
+    echo(make_key(file.expanduser()))
+    echo_err(
         f"the private key is in {escape(str(file))}; to sign checkpoints with it, name it in sayso.toml: [evidence] key"
     )
     return 0
@@ -224,5 +224,5 @@ def _key_show(file: Path | None) -> int:
         raise errors.ConfigError(
             "no key is configured: `sayso key new FILE` makes one, and [evidence] key or SAYSO_SIGNING_KEY names it"
         )
-    out(signer_at(path.expanduser()).key)
+    echo(signer_at(path.expanduser()).key)
     return 0
