@@ -19,7 +19,7 @@ from sayso import errors
 from sayso.channels import registry
 from sayso.channels.outbox import deliver
 from sayso.channels.registry import DeliveryError, Notification, UndeliverableError
-from sayso.channels.slack import SlackChannel, _end, make
+from sayso.channels.slack import SlackChannel, _stop_client, make
 from sayso.channels.slack_review import SlackReviews
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
@@ -502,7 +502,7 @@ def test_a_client_that_is_closed_while_its_session_begins_ends() -> None:
     session: Any = Beginning(client.current_session_state)
     client.current_session = session
     assert session.is_asked.wait(30)
-    ending = threading.Thread(target=_end, args=(client,), daemon=True)
+    ending = threading.Thread(target=_stop_client, args=(client,), daemon=True)
     ending.start()
     ending.join(30)
     assert not ending.is_alive()

@@ -37,7 +37,7 @@ class AppriseChannel(Channel):
         self.name, self.people = name, people
         self._services = services
         self._lock = threading.Lock()
-        self._taken: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the indexes of services that got it
+        self._accepted: OrderedDict[str, set[int]] = OrderedDict()  # by message id: the indexes of services that got it
 
     def __repr__(self) -> str:
         return f"AppriseChannel({self.name!r}, {', '.join(scheme for scheme, _ in self._services)})"
@@ -49,27 +49,27 @@ class AppriseChannel(Channel):
             DeliveryError: At least one service did not accept it.
         """
         with self._lock:
-            taken = self._taken.setdefault(notification.id, set[int]())
-            while len(self._taken) > _MOST_REMEMBERED:
-                self._taken.popitem(last=False)
+            accepted = self._accepted.setdefault(notification.id, set[int]())
+            while len(self._accepted) > _MOST_REMEMBERED:
+                self._accepted.popitem(last=False)
         failed, body = list[str](), "\n".join(filter(None, (notification.line, notification.link)))
         for at, (scheme, service) in enumerate(self._services):
-            if at in taken:
+            if at in accepted:
                 continue
-            with _silenced():
-                has_taken = service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS)
-            if has_taken:
-                taken.add(at)
+            with _silence_logs():
+                is_accepted = service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS)
+            if is_accepted:
+                accepted.add(at)
             else:
                 failed.append(scheme)
         if failed:
             raise DeliveryError(f"{', '.join(failed)} did not accept the message; it is retried later")
         with self._lock:
-            self._taken.pop(notification.id, None)
+            self._accepted.pop(notification.id, None)
 
 
 @contextmanager
-def _silenced() -> Generator[None]:
+def _silence_logs() -> Generator[None]:
     """Silence the logs of Apprise and its HTTP client inside the block, because they may quote a service's URL.
 
     Apprise sends from its own threads, so its log records cannot be distinguished from those of other code.
@@ -104,7 +104,7 @@ def make(name: str, settings: Mapping[str, Any]) -> AppriseChannel:
     known, services = cast("Any", apprise), list[Any]()
     for url in urls:
         service = known.Apprise(asset=known.AppriseAsset(app_id="sayso", http_redirects=False))
-        with _silenced():
+        with _silence_logs():
             services.append(service if service.add(url) else None)
     wrong = [str(at) for at, service in enumerate(services, 1) if service is None]
     if wrong:

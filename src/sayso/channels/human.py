@@ -78,7 +78,7 @@ class HumanInputRequest:
         self._asking = Asking(storable(question), _TEXT, scope.current(), "" if frame is None else frame.place)
         self._request: Request | None = None
         self._has_answered = False
-        self._forgets: list[Callable[[], object]] = []
+        self._on_decided_elsewhere: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
         known = "" if self._request is None else f", {self._request.id} was last seen {self._request.state}"
@@ -117,7 +117,7 @@ class HumanInputRequest:
             raise
         finally:
             is_decided = self._request is not None and self._request.state is not State.PENDING
-            for forget in self._forgets if is_decided and not self._has_answered else ():
+            for forget in self._on_decided_elsewhere if is_decided and not self._has_answered else ():
                 forget()
 
     def set_response(self, response: str, *, by: Reviewer | str | None = None, comment: str | None = None) -> None:
@@ -150,7 +150,7 @@ class HumanInputRequest:
         working, deciding = asyncio.ensure_future(work), asyncio.ensure_future(adrive(self._decided()))
         try:
             await asyncio.wait({working, deciding}, return_when=asyncio.FIRST_COMPLETED)
-            if deciding.done() or _came_second(working):
+            if deciding.done() or _lost_race(working):
                 await deciding
             else:
                 working.result()
@@ -159,13 +159,13 @@ class HumanInputRequest:
                 ending.cancel()
                 await until_done(ending)
             is_decided = deciding.done() and not deciding.cancelled()
-            if is_decided and not working.cancelled() and working.exception() is not None and not _came_second(working):
+            if is_decided and not working.cancelled() and working.exception() is not None and not _lost_race(working):
                 report = {"message": "a requester failed after its question was decided"}
                 asyncio.get_running_loop().call_exception_handler(report | {"exception": working.exception()})
 
     def when_decided_elsewhere(self, forget: Callable[[], object]) -> None:
         """Call `forget` if `response` returns an answer that was not given through this object."""
-        self._forgets.append(forget)
+        self._on_decided_elsewhere.append(forget)
 
     # -- inside ------------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ async def carried(request: HumanInputRequest, requester: Requester) -> str:
     return await request.response()
 
 
-def _came_second(work: asyncio.Future[None]) -> bool:
+def _lost_race(work: asyncio.Future[None]) -> bool:
     return not work.cancelled() and isinstance(work.exception(), AlreadyDecidedError | RequestExpiredError)
 
 
@@ -252,7 +252,7 @@ def _read_line(prompt: str, is_cancelled: Callable[[], bool]) -> str:
 
     If stdin or `input` was replaced, `input` is called, which cannot be cancelled. Raises `EOFError` at stdin's end.
     """
-    if not _is_own_stdin():
+    if not _can_read_stdin():
         return input(prompt)
     terminal.Screen.forget_typed()
     with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
@@ -262,7 +262,7 @@ def _read_line(prompt: str, is_cancelled: Callable[[], bool]) -> str:
     return line.decode(sys.stdin.encoding or "utf-8", errors="backslashreplace").removesuffix("\r")
 
 
-def _is_own_stdin() -> bool:
+def _can_read_stdin() -> bool:
     """Return whether lines can be read from the file descriptor of stdin."""
     if sys.platform == "win32" or not isinstance(builtins.input, BuiltinFunctionType):
         return False
@@ -288,10 +288,10 @@ async def console_requester(request: HumanInputRequest) -> None:
     """
     request.channel = "console"
     await request.ask()
-    await request.meanwhile(_asked(request))
+    await request.meanwhile(_ask_at_console(request))
 
 
-async def _asked(request: HumanInputRequest) -> None:
+async def _ask_at_console(request: HumanInputRequest) -> None:
     turn = terminal.turn()
     while not turn.acquire(blocking=False):  # noqa: ASYNC110  the holder may be a thread without a loop, which cannot wake this one
         await asyncio.sleep(_LOOK_AGAIN)
@@ -299,7 +299,7 @@ async def _asked(request: HumanInputRequest) -> None:
         first, *more = escape(request.question, block=True).split("\n")
         cautions = [] if request.known is None else card.cautions(request.known)
         warnings = [f"(warning: {caution})" for caution in cautions]
-        typed = await _typed("\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "]), turn)
+        typed = await _read_typed("\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "]), turn)
     except asyncio.CancelledError:
         known = request.known
         if known is not None and known.state is State.PENDING:
@@ -312,7 +312,7 @@ async def _asked(request: HumanInputRequest) -> None:
     await offload(partial(request.set_response, typed))
 
 
-async def _typed(prompt: str, turn: threading.Lock) -> str:
+async def _read_typed(prompt: str, turn: threading.Lock) -> str:
     """Return the line that follows the prompt. The reading thread releases `turn` when it ends."""
     loop, cancelled = asyncio.get_running_loop(), threading.Event()
     read: asyncio.Future[Attempt] = loop.create_future()

@@ -143,7 +143,7 @@ def due_mark(delivery: Delivery, request: Request, now: datetime) -> str | None:
     for mark, at in _reminders(request):
         if mark in sent:
             return None  # a later reminder replaces the earlier one
-        if _not_before(delivery, at) <= now:
+        if _earliest(delivery, at) <= now:
             return mark
     return None
 
@@ -156,9 +156,7 @@ def due_at(delivery: Delivery, request: Request, now: datetime) -> datetime | No
         return None
     if request.state is not State.PENDING:
         return request.held_until if request.held_until is not None and now < request.held_until else None
-    return min(
-        (_not_before(delivery, at) for mark, at in _reminders(request) if mark not in delivery.sent), default=None
-    )
+    return min((_earliest(delivery, at) for mark, at in _reminders(request) if mark not in delivery.sent), default=None)
 
 
 def _reminders(request: Request) -> list[tuple[str, datetime]]:
@@ -166,7 +164,7 @@ def _reminders(request: Request) -> list[tuple[str, datetime]]:
     return [(str(percent), request.created_at + span * percent / 100) for percent in _REMINDERS]
 
 
-def _not_before(delivery: Delivery, at: datetime) -> datetime:
+def _earliest(delivery: Delivery, at: datetime) -> datetime:
     return at if delivery.sent_at is None else max(at, delivery.sent_at + _BETWEEN)
 
 
@@ -174,12 +172,12 @@ _AT_ONCE = 100  # deliveries per read
 _ERROR_ROOM = 300
 _IDLE = 30.0  # seconds after which a deliverer polls even if the store signals no change
 _SWEEP = 10.0  # seconds between sweeps for expired and escalated requests
-_TROUBLE = 5.0  # seconds to wait after the store failed
+_AFTER_STORE_ERROR = 5.0  # seconds to wait after the store failed
 _PATIENCE = 0.5  # seconds to wait at shutdown for channels that are sending
 
 
 @runtime_checkable
-class Listener(Protocol):
+class InteractiveChannel(Protocol):
     """A channel through which people can also decide, e.g. by pressing a button."""
 
     def listening(self, store: Store, base_url: str | None) -> AbstractContextManager[object]:
@@ -327,7 +325,7 @@ def deliver(
     """
     found = list(channels)
     registry.register(store, found, by="program")
-    with _running([Deliverer(store, channel, base_url) for channel in found], store, runs=runs) as deliverers:
+    with _in_threads([Deliverer(store, channel, base_url) for channel in found], store, runs=runs) as deliverers:
         yield deliverers
 
 
@@ -352,32 +350,32 @@ def delivering(
     registry.register(store, channels.values(), by="settings")
     registry.forget_removed(store, channels)
     found = [Deliverer(store, one, base_url) for one in (*channels.values(), *also)]
-    with _running(found, store, runs=runs) as deliverers:
+    with _in_threads(found, store, runs=runs) as deliverers:
         yield deliverers
 
 
 @contextmanager
-def _running(deliverers: list[Deliverer], store: Store, *, runs: bool) -> Generator[list[Deliverer]]:
+def _in_threads(deliverers: list[Deliverer], store: Store, *, runs: bool) -> Generator[list[Deliverer]]:
     if not runs:
         yield deliverers
         return
-    nudges = [threading.Event() for _ in deliverers]
+    wakeups = [threading.Event() for _ in deliverers]
     ended = threading.Event()
 
     def wake() -> None:
-        for nudge in nudges:
-            nudge.set()
+        for wakeup in wakeups:
+            wakeup.set()
 
-    threads = [threading.Thread(target=_sweep, args=(store, ended), name="sayso-sweep", daemon=True)]
+    threads = [threading.Thread(target=_sweep_until_ended, args=(store, ended), name="sayso-sweep", daemon=True)]
     threads += [
-        threading.Thread(target=_run, args=(one, nudge), name="sayso-channel", daemon=True)
-        for one, nudge in zip(deliverers, nudges, strict=True)
+        threading.Thread(target=_deliver_until_ended, args=(one, wakeup), name="sayso-channel", daemon=True)
+        for one, wakeup in zip(deliverers, wakeups, strict=True)
     ]
     unwatch = store.watch_all(wake)
     try:
         with ExitStack() as listening:
             for one in deliverers:
-                if isinstance(one.channel, Listener):
+                if isinstance(one.channel, InteractiveChannel):
                     listening.enter_context(one.channel.listening(store, one.base_url))
             for thread in threads:
                 thread.start()
@@ -394,10 +392,10 @@ def _running(deliverers: list[Deliverer], store: Store, *, runs: bool) -> Genera
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _run(deliverer: Deliverer, nudge: threading.Event) -> None:
+def _deliver_until_ended(deliverer: Deliverer, wakeup: threading.Event) -> None:
     has_begun = False
     while not deliverer.is_ended.is_set():
-        nudge.clear()  # before delivering, so that a change in the meantime is not missed
+        wakeup.clear()  # before delivering, so that a change in the meantime is not missed
         try:
             if not has_begun:
                 deliverer.take_over()
@@ -406,11 +404,11 @@ def _run(deliverer: Deliverer, nudge: threading.Event) -> None:
             pause = deliverer.next_due()
         except Exception as error:  # noqa: BLE001  the store may recover, but a dead thread would not
             _warn("messages could not be delivered", error)
-            pause = _TROUBLE
-        nudge.wait(pause)
+            pause = _AFTER_STORE_ERROR
+        wakeup.wait(pause)
 
 
-def _sweep(store: Store, ended: threading.Event) -> None:
+def _sweep_until_ended(store: Store, ended: threading.Event) -> None:
     while not ended.wait(_SWEEP):
         try:
             store.sweep()

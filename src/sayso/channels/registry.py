@@ -132,17 +132,17 @@ def notification_for(
     """
     subject, outcome = request.subject, outcome_of(request) if event == "outcome" else None
     is_call = isinstance(subject, Call)
-    may_tell = is_call and request.notify_arguments
+    shows_arguments = is_call and request.notify_arguments
     title = _title(request, event, outcome)
     if to is not None:
-        whom = "you" if instead_of is None else f"{_named(instead_of)} (away, you stand in)"
-        title = f"{_named(by)} {'mentions' if event == 'mentioned' else 'assigned to'} {whom}: {title}"
+        whom = "you" if instead_of is None else f"{_display_name(instead_of)} (away, you stand in)"
+        title = f"{_display_name(by)} {'mentions' if event == 'mentioned' else 'assigned to'} {whom}: {title}"
     facts: list[str] = []
     if request.state is State.PENDING:
         facts += [] if request.risk is None else [f"risk {token(request.risk, _ROOM)}"]
         facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
     return Notification(
-        id=_id_of(request.id, channel, event, mark),
+        id=_message_id(request.id, channel, event, mark),
         event=event,
         request_id=request.id,
         run_id=escape(request.run_id),
@@ -156,10 +156,10 @@ def notification_for(
         link=None if base_url is None else f"{base_url.rstrip('/')}/r/{request.id}",
         asked_at=request.created_at,
         expires_at=request.expires_at,
-        arguments=request.effective.arguments if may_tell else None,
+        arguments=request.effective.arguments if shows_arguments else None,
         outcome=outcome,
-        program_title=escape(request.title) if may_tell and request.title is not None else None,
-        summary=escape(request.summary) if may_tell and request.summary is not None else None,
+        program_title=escape(request.title) if shows_arguments and request.title is not None else None,
+        summary=escape(request.summary) if shows_arguments and request.summary is not None else None,
         to=to,
     )
 
@@ -169,7 +169,7 @@ def test_notification(channel: str, base_url: str | None) -> Notification:
     now = clock.now()
     title = f"a test of the channel {channel}; there is nothing to do"
     return Notification(
-        id=_id_of("test", channel, "test", str(clock.microseconds(now))), event="test", request_id="", run_id="",
+        id=_message_id("test", channel, "test", str(clock.microseconds(now))), event="test", request_id="", run_id="",
         tool="", kind="call", risk=None, state="", fingerprint="", title=title, line=title, link=base_url,
         asked_at=now, expires_at=now, arguments=None, outcome=None,
     )  # fmt: skip
@@ -212,11 +212,11 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
     return f"still waiting: {what}" if event == "reminder" else what
 
 
-def _named(qualified: str | None) -> str:
+def _display_name(qualified: str | None) -> str:
     return token((qualified or "somebody").removeprefix(f"{LOCAL}:"), _ROOM)
 
 
-def _id_of(*parts: str) -> str:
+def _message_id(*parts: str) -> str:
     """Return a message id that is the same for each retry and differs from that of any other message."""
     return f"msg_{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}"
 

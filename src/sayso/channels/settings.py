@@ -50,7 +50,7 @@ class Table:
         if value is None:
             return default
         if type(value) is not kind:
-            raise self.error(name, f"must be {_WORDS[kind]}")
+            raise self.error(name, f"must be {_TYPE_NAMES[kind]}")
         return value
 
     def text(self, name: str) -> str:
@@ -117,7 +117,7 @@ class Table:
         return value
 
 
-_WORDS: dict[type[Any], str] = {
+_TYPE_NAMES: dict[type[Any], str] = {
     str: "a string", bool: "true or false", list: "a list", dict: "a table", int: "a whole number",
 }  # fmt: skip
 

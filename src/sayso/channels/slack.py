@@ -75,12 +75,12 @@ class SlackChannel:
             OSError: Slack did not accept it this time.
         """
         can_review = notification.event != "test" and (self._inline or not is_high(notification.risk))
-        return self._posted(message(notification, can_review=can_review), notification.to)
+        return self._post(message(notification, can_review=can_review), notification.to)
 
     def follow_up(self, notification: Notification, reference: str | None) -> None:
         """Edit a message so that it shows the outcome; raises the same errors as `send`."""
         if reference is None:
-            self._posted(outcome(notification))
+            self._post(outcome(notification))
             return
         channel, _, ts = reference.partition("/")
         self._call("chat.update", {"channel": channel, "ts": ts, **outcome(notification)})
@@ -112,7 +112,7 @@ class SlackChannel:
         """The people whom it reaches personally, by direct message."""
         return [one.identity for one in self._people.values()]
 
-    def _posted(self, content: Mapping[str, Any], to: str | None = None) -> str:
+    def _post(self, content: Mapping[str, Any], to: str | None = None) -> str:
         where = next((member for member, one in self._people.items() if one.identity.qualified == to), self._channel)
         answer = self._call("chat.postMessage", {"channel": where, **content})
         return f"{answer['channel']}/{answer['ts']}"
@@ -136,14 +136,14 @@ class _Connection:
 
     def __init__(self, web: WebClient, app_token: str, make_reviews: Callable[[], SlackReviews]) -> None:
         self._web, self._app_token, self._make_reviews = web, app_token, make_reviews
-        self._over = threading.Event()
+        self._is_closed = threading.Event()
         self._client: SocketModeClient | None = None
         self._reviews: SlackReviews | None = None
 
     def open(self) -> None:
         """Connect, with retries; the client reconnects by itself when an established connection ends."""
         pause = 0.0
-        while not self._over.wait(pause):
+        while not self._is_closed.wait(pause):
             try:
                 self._reviews = self._make_reviews()
                 self._client = client = SocketModeClient(
@@ -151,10 +151,10 @@ class _Connection:
                 )
                 client.socket_mode_request_listeners.append(self._receive)
                 client.connect()
-                if self._over.is_set():
-                    _end(client)  # `close` ran during `connect` and could not see what this has opened since
+                if self._is_closed.is_set():
+                    _stop_client(client)  # `close` ran during `connect` and could not see what this has opened since
             except Exception as fault:  # noqa: BLE001  if any error ended this thread, nothing would retry
-                self._hang_up()
+                self._disconnect()
                 reason = _error_code(fault) if isinstance(fault, SlackApiError) else str(fault)
                 _log.warning("no connection to Slack, so the Review buttons do not work: %s", reason)
                 pause = min(_LATEST, max(_SOONEST, 2 * pause))
@@ -164,7 +164,7 @@ class _Connection:
     def _receive(self, client: BaseSocketModeClient, envelope: SocketModeRequest) -> None:
         payload = cast("dict[str, Any]", envelope.payload)  # pyright: ignore[reportUnknownMemberType]
         reviews = self._reviews
-        if self._over.is_set() or reviews is None:
+        if self._is_closed.is_set() or reviews is None:
             return  # not acknowledged, so Slack sends it again on another connection
         is_ours = payload.get("type") == "view_submission" and part(payload, "view").get("callback_id") == CALLBACK
         reply = reviews.decide(envelope.envelope_id, payload) if is_ours else None
@@ -173,18 +173,18 @@ class _Connection:
             reviews.open_modal(payload)
 
     def close(self) -> None:
-        self._over.set()
-        self._hang_up()
+        self._is_closed.set()
+        self._disconnect()
 
-    def _hang_up(self) -> None:
+    def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            _end(client)
+            _stop_client(client)
         if self._reviews is not None:
             self._reviews.close()
 
 
-def _end(client: SocketModeClient) -> None:
+def _stop_client(client: SocketModeClient) -> None:
     """Stop a client and its threads at once. It is safe to call this twice."""
     client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
     client.closed = True

@@ -132,7 +132,7 @@ def modal(
     """
     rows = card.subject_rows(request, width=_WIDTH, full=True)
     rest = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
-    above, beside = _joined(rows), _joined(rest)
+    above, beside = _join_rows(rows), _join_rows(rest)
     if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:
         return None
     what = "What would run" if request.kind == "call" else "What is asked"
@@ -155,7 +155,7 @@ def _header(text: str) -> Block:
     return {"type": "header", "text": _text(text, 140)}
 
 
-def _joined(rows: Sequence[str]) -> list[str] | None:
+def _join_rows(rows: Sequence[str]) -> list[str] | None:
     """Join rows into as few texts as Slack's limit allows; return None if a single row is too long."""
     texts: list[str] = []
     for row in rows:
@@ -250,7 +250,7 @@ def part(payload: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return payload
 
 
-class _NotHere(Exception):
+class _CannotReview(Exception):
     """The request cannot be decided in Slack; the message tells the person why."""
 
 
@@ -301,7 +301,7 @@ class SlackReviews:
             review = self._review(payload)
             view = self._modal(review, review.get(request_id))
             self._call("views.open", {"trigger_id": payload.get("trigger_id"), "view": view})
-        except _NotHere as why:
+        except _CannotReview as why:
             words = str(why)
         except (errors.RequestNotFoundError, errors.AmbiguousIdError):
             words = "This request is not in the store; nothing was decided."
@@ -311,24 +311,24 @@ class SlackReviews:
         else:
             return
         channel, user = part(payload, "channel").get("id"), part(payload, "user").get("id")
-        self._show("chat.postEphemeral", {"channel": channel, "user": user, **post("sayso", [section(words)])})
+        self._call_or_log("chat.postEphemeral", {"channel": channel, "user": user, **post("sayso", [section(words)])})
 
     def _modal(self, review: Review, request: Request) -> dict[str, Any]:
         if request.state is not State.PENDING:
-            raise _NotHere(f"It is no longer pending: {status_line(request, clock.now())}.")
+            raise _CannotReview(f"It is no longer pending: {status_line(request, clock.now())}.")
         link = None if self._base_url is None else f"{self._base_url}/r/{request.id}"
         where = f"sayso show {request.id}" if link is None else link
-        if self._is_elsewhere(request):
-            raise _NotHere(f"This is risky and must be decided in the inbox: {where}")
+        if self._needs_inbox(request):
+            raise _CannotReview(f"This is risky and must be decided in the inbox: {where}")
         view = modal(request, clock.now(), link=link, same_effect=review.same_effect(request))
         if view is None:
-            raise _NotHere(f"This is too long for Slack and must be decided in the inbox: {where}")
+            raise _CannotReview(f"This is too long for Slack and must be decided in the inbox: {where}")
         return view
 
-    def _is_elsewhere(self, request: Request) -> bool:
+    def _needs_inbox(self, request: Request) -> bool:
         return is_high(request.risk) and not self._inline
 
-    def _show(self, method: str, content: Mapping[str, Any]) -> None:
+    def _call_or_log(self, method: str, content: Mapping[str, Any]) -> None:
         """Call the Web API to show the person something; log a failure."""
         try:
             self._call(method, content)
@@ -336,14 +336,14 @@ class SlackReviews:
             _log.warning("could not show a message in Slack: %s", fault)
 
     def _review(self, payload: Mapping[str, Any]) -> Review:
-        """Return a `Review` for the person who pressed; raise `_NotHere` if they may not review in this workspace."""
+        """Return a `Review` for the person who pressed; raise `_CannotReview` if they may not review here."""
         user = part(payload, "user")
         team = user.get("team_id") or part(payload, "team").get("id")
         person = self._people.get(str(user.get("id"))) if team == self._team else None
         if person is None:
-            raise _NotHere(_NOBODY)
+            raise _CannotReview(_NOBODY)
         if not self._allowed.admits(person):
-            raise _NotHere(_NOT_ADMITTED)
+            raise _CannotReview(_NOT_ADMITTED)
         return Review(self._store, reviewer=person, channel="slack")
 
     def decide(self, envelope_id: str, payload: Mapping[str, Any]) -> Reply:
@@ -351,28 +351,28 @@ class SlackReviews:
         with self._lock:
             reply = self._replies.get(envelope_id)
             if reply is None:
-                reply = self._replies[envelope_id] = self._workers.submit(self._reply, payload)
+                reply = self._replies[envelope_id] = self._workers.submit(self._make_reply, payload)
                 while len(self._replies) > _MOST_ENVELOPES:
                     self._replies.popitem(last=False)
         try:
             return reply.result(self._in_time)
         except TimeoutError:
-            reply.add_done_callback(partial(self._late, part(payload, "view").get("id")))
+            reply.add_done_callback(partial(self._send_late_reply, part(payload, "view").get("id")))
             return _update(_BUSY)
 
-    def _late(self, view_id: object, done: Future[Reply]) -> None:
+    def _send_late_reply(self, view_id: object, done: Future[Reply]) -> None:
         if done.cancelled():
             return
         reply = done.result()
         view = reply.get("view") or _update("Nothing was decided: " + "; ".join(reply["errors"].values()))["view"]
-        self._show("views.update", {"view_id": view_id, "view": view})
+        self._call_or_log("views.update", {"view_id": view_id, "view": view})
 
-    def _reply(self, payload: Mapping[str, Any]) -> Reply:
+    def _make_reply(self, payload: Mapping[str, Any]) -> Reply:
         try:
-            return _update(self._decided(payload))
+            return _update(self._apply_and_describe(payload))
         except _InvalidSubmission as wrong:
             return {"response_action": "errors", "errors": wrong.problems}
-        except (_NotHere, errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
+        except (_CannotReview, errors.DecisionRefusedError, errors.RequestNotFoundError) as fault:
             return _update(escape(str(fault)))
         except Exception as fault:  # noqa: BLE001  the person must be told of any failure
             _log.error("a decision in Slack failed: %s", fault)
@@ -380,12 +380,12 @@ class SlackReviews:
                 "Something went wrong, perhaps with the store; check in the inbox whether the decision was recorded."
             )
 
-    def _decided(self, payload: Mapping[str, Any]) -> str:
+    def _apply_and_describe(self, payload: Mapping[str, Any]) -> str:
         review = self._review(payload)
         shown: dict[str, str] = json.loads(part(payload, "view").get("private_metadata") or "{}")
         request = review.get(shown.get("id", "?"))
-        if self._is_elsewhere(request):
-            raise _NotHere("This is risky and must be decided in the inbox; nothing was decided.")
+        if self._needs_inbox(request):
+            raise _CannotReview("This is risky and must be decided in the inbox; nothing was decided.")
         after = _apply(review, request, part(payload, "view", "state", "values"), shown["seen"])
         is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
         changes = changed(request.effective, after.effective, after.redact) if is_edited else []
@@ -394,14 +394,14 @@ class SlackReviews:
         )
 
 
-def _written(inputs: Mapping[str, Any], field: str) -> str | None:
+def _field_text(inputs: Mapping[str, Any], field: str) -> str | None:
     """Return the text that was submitted for a field; None if it is blank."""
     text = part(inputs, field, "text").get("value")
     return text if isinstance(text, str) and text.strip() else None
 
 
 def _apply(review: Review, request: Request, inputs: Mapping[str, Any], seen: str) -> Request:
-    note = _written(inputs, "note")
+    note = _field_text(inputs, "note")
     match part(inputs, "verb", "verb", "selected_option").get("value"):
         case "approve":
             return _approve(review, request, inputs, seen)
@@ -418,7 +418,7 @@ def _apply(review: Review, request: Request, inputs: Mapping[str, Any], seen: st
                 )
             return review.reject(request.id, note, seen=seen)
         case "answer":
-            answer = _answer(request, _written(inputs, "answer"))
+            answer = _answer(request, _field_text(inputs, "answer"))
             return review.answer(request.id, answer, comment=note)
         case _:
             raise _InvalidSubmission({"verb": "Choose a decision. Nothing was decided."})
@@ -429,7 +429,7 @@ def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: 
     names = {escape(name): f"argument-{at}" for at, name in enumerate(fields)}
     changes, problems = dict[str, Any](), list[str]()
     for at, (name, before) in enumerate(fields.items()):
-        text = _written(inputs, f"argument-{at}")
+        text = _field_text(inputs, f"argument-{at}")
         if text is None or text == before:
             continue
         try:
@@ -437,8 +437,8 @@ def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: 
         except SchemaError as error:
             problems += error.problems
     if problems:
-        raise _wrong(problems, names)
-    note, is_again = _written(inputs, "note"), bool(part(inputs, "again", "again").get("selected_options"))
+        raise _invalid(problems, names)
+    note, is_again = _field_text(inputs, "note"), bool(part(inputs, "again", "again").get("selected_options"))
     if is_again and note is None:
         raise _InvalidSubmission(
             {"note": "Write a note that says why the effect may happen again. Nothing was decided."}
@@ -446,7 +446,7 @@ def _approve(review: Review, request: Request, inputs: Mapping[str, Any], seen: 
     try:
         return review.approve(request.id, changes=changes or None, comment=note, seen=seen, again=is_again)
     except errors.InvalidChangesError as fault:
-        raise _wrong(fault.problems, names) from None
+        raise _invalid(fault.problems, names) from None
 
 
 def _answer(request: Request, text: str | None) -> object:
@@ -457,10 +457,10 @@ def _answer(request: Request, text: str | None) -> object:
     try:
         return schema_of(request).parse("answer", text)
     except SchemaError as error:
-        raise _wrong(error.problems, {"answer": "answer"}) from None
+        raise _invalid(error.problems, {"answer": "answer"}) from None
 
 
-def _wrong(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmission:
+def _invalid(problems: Sequence[str], names: Mapping[str, str]) -> _InvalidSubmission:
     """Assign each problem (`where: what is wrong`) to the input of that name."""
     found: dict[str, str] = {}
     for problem in problems:

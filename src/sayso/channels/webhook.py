@@ -37,7 +37,7 @@ from sayso.model.reviewer import Identity
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _PORTS = frozenset({443, 8443})
-_REST = timedelta(minutes=1)
+_SKIP = timedelta(minutes=1)
 _LONGEST_URL, _LONGEST_HOST = 2_000, 253
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
@@ -113,20 +113,22 @@ class Destination:
                 message leaves out the path, which may contain a secret.
         """
         if len(url) > _LONGEST_URL or _VISIBLE.fullmatch(url) is None or "\\" in url:
-            raise _fault("is too long, or contains spaces, backslashes or non-ASCII characters (write names as xn--…)")
+            raise _bad_url(
+                "is too long, or contains spaces, backslashes or non-ASCII characters (write names as xn--…)"
+            )
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError:
-            raise _fault("cannot be read") from None
+            raise _bad_url("cannot be read") from None
         if parts.scheme != "https" and not (parts.scheme == "http" and allow_private):
-            raise _fault("does not begin with https:// (http:// needs allow_private = true)")
+            raise _bad_url("does not begin with https:// (http:// needs allow_private = true)")
         if "@" in parts.netloc or "#" in url or parts.netloc.endswith(":") or ("[" in parts.netloc) != (":" in host):
-            raise _fault("contains a user, a fragment, or misplaced brackets or colons")
+            raise _bad_url("contains a user, a fragment, or misplaced brackets or colons")
         if port is None:
             port = 443 if parts.scheme == "https" else 80
         if port == 0 or not (allow_private or port in _PORTS or port in ports):
-            raise _fault(f"names port {port}; allowed are 443 and 8443, or those in `ports = [...]`")
+            raise _bad_url(f"names port {port}; allowed are 443 and 8443, or those in `ports = [...]`")
         _check_host(host, allow_private=allow_private)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return cls(parts.scheme == "https", host, port, path, allow_private)
@@ -148,7 +150,7 @@ class Destination:
         return found
 
 
-def _fault(what: str) -> errors.ConfigError:
+def _bad_url(what: str) -> errors.ConfigError:
     return errors.ConfigError(f"the url of a channel {what}; nothing is sent to it")
 
 
@@ -156,14 +158,14 @@ def _check_host(host: str, *, allow_private: bool) -> None:
     literal = _literal(host)
     if literal is not None:
         if not _is_allowed(literal, allow_private=allow_private):
-            raise _fault(f"leads to {host}, which {_REFUSED}")
+            raise _bad_url(f"leads to {host}, which {_REFUSED}")
         return
     if len(host) > _LONGEST_HOST or _HOST.fullmatch(host) is None:
-        raise _fault("has a host name with invalid characters")
+        raise _bad_url("has a host name with invalid characters")
     if _NUMBER.fullmatch(host.rpartition(".")[2]) is not None:
-        raise _fault("has an address in an unusual form; write it as four decimal numbers")
+        raise _bad_url("has an address in an unusual form; write it as four decimal numbers")
     if "." not in host and not allow_private:
-        raise _fault("has a host name without a dot, which is a name in the local network")
+        raise _bad_url("has a host name without a dot, which is a name in the local network")
 
 
 def _literal(host: str) -> _Address | None:
@@ -217,11 +219,11 @@ def post(
     trust = ssl.create_default_context(cafile=ca_file) if where.is_tls else None
     with closing(http.client.HTTPConnection(where.host, where.port)) as link:
         link.default_port = 443 if where.is_tls else 80  # the port that the Host header omits
-        link.sock = plain = _connected(addresses, where.port, deadline)
+        link.sock = plain = _connect(addresses, where.port, deadline)
         with closing(plain.dup()) as duplicate:  # the TLS wrapper takes over the original socket
             # A socket timeout applies to each read, so a receiver that sends a byte a second could hold the line.
             is_over = threading.Event()
-            timer = threading.Timer(_left(deadline), _shut_down, (duplicate, is_over))
+            timer = threading.Timer(_seconds_left(deadline), _shut_down, (duplicate, is_over))
             timer.daemon = True
             timer.start()
             try:
@@ -260,16 +262,16 @@ def _is_late(error: Exception, is_over: threading.Event) -> bool:
     return is_over.is_set() or isinstance(error, TimeoutError)
 
 
-def _connected(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
+def _connect(addresses: Sequence[str], port: int, deadline: float) -> socket.socket:
     """Connect to the first of these checked addresses that accepts it."""
     *others, last = addresses
     for address in others:
         with suppress(OSError):
-            return socket.create_connection((address, port), _left(deadline) / 2)
-    return socket.create_connection((last, port), _left(deadline))
+            return socket.create_connection((address, port), _seconds_left(deadline) / 2)
+    return socket.create_connection((last, port), _seconds_left(deadline))
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("there was no answer in time")
@@ -287,7 +289,7 @@ class Receivers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._resting: dict[str, datetime] = {}  # until when
+        self._skipped_until: dict[str, datetime] = {}
 
     def post(
         self, where: Destination, body: bytes, headers: Mapping[str, str], *, ca_file: str | None = None
@@ -295,8 +297,8 @@ class Receivers:
         """Call `post`; raise `OSError` at once if an exchange in the last minute took half of the deadline or more."""
         who, now = f"{where.origin}{where.path}", clock.now()
         with self._lock:
-            self._resting = {one: until for one, until in self._resting.items() if now < until}
-            if who in self._resting:
+            self._skipped_until = {one: until for one, until in self._skipped_until.items() if now < until}
+            if who in self._skipped_until:
                 raise TimeoutError(f"{where.origin} timed out recently; it is tried again in a minute")
         begun = time.monotonic()
         try:
@@ -304,7 +306,7 @@ class Receivers:
         finally:
             if time.monotonic() - begun >= SECONDS / 2:
                 with self._lock:
-                    self._resting[who] = now + _REST
+                    self._skipped_until[who] = now + _SKIP
 
 
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
