@@ -47,10 +47,10 @@ from sayso.mplp.schema import (
     ConfirmRefusedError,
     MismatchError,
     NotConformantError,
-    brief,
     id_of,
     is_id,
     new_id,
+    quoted,
     uuid4_of,
 )
 
@@ -260,7 +260,7 @@ def confirm_id_of(request: Request) -> str:
 def confirm_of(rounds: Sequence[Request], names: Names | None = None) -> Confirm:
     """Return the Confirm of these rounds, which are given oldest first."""
     facts = round_facts(rounds[0])
-    confirm = _described(rounds[0]) if facts is None else _submitted(rounds[0], facts)
+    confirm = _derived_confirm(rounds[0]) if facts is None else _submitted_confirm(rounds[0], facts)
     decisions, events = list(confirm.decisions), list(confirm.events or ())
     for number, request in enumerate(rounds, 1):
         made = decisions_of(request, names)
@@ -287,7 +287,7 @@ def plan_of(rounds: Sequence[Request]) -> Plan:
         raise ValueError(f"{request.id} is not about a plan")
     bare: dict[str, Any] = {"meta": {}, "context_id": id_of("context", facts.target_id)}
     own: dict[str, Any] = {"plan_id": facts.target_id, "title": "", "objective": "", "steps": []}
-    plan = Plan.model_validate(bare | Plan.fitting(facts.plan) | own)
+    plan = Plan.model_validate(bare | Plan.conforming_fields(facts.plan) | own)
     status = _PLAN_STATUS.get(request.state, PlanStatus.DRAFT)
     return plan_with(plan, canonical.decode(request.effective.form, {})).model_copy(update={"status": status})
 
@@ -301,27 +301,27 @@ def decisions_of(request: Request, names: Names | None = None) -> list[Decision]
     for one in recorded:
         own = id_of("decision", request.id, one.verb, one.by.folded, one.at.isoformat())
         decision_id, role = (names or {}).get(own, (own, one.by.subject))
-        status = DecisionStatus.REJECTED if _is_no(request) else _STATUS_OF_VERB[one.verb]
+        status = DecisionStatus.REJECTED if _is_rejection(request) else _STATUS_OF_VERB[one.verb]
         comment = storable(one.comment) if one.comment and one.comment.strip() else ""
         reason = comment or f"{status} by {one.by} ({one.channel}), without a comment"
-        made.append(_new_decision(decision_id, status, role, one.at, reason))
+        made.append(_make_decision(decision_id, status, role, one.at, reason))
     if request.state is State.EXPIRED:
         ended, reason = request.expires_at, "nobody decided in time, and no answer is a no"
         if request.decision is not None and request.approval_expires_at is not None:
             ended, reason = request.approval_expires_at, "the approval was not used in time"
         decision_id = id_of("decision", request.id, "expired")
-        made.append(_new_decision(decision_id, DecisionStatus.CANCELLED, "clock", ended, reason))
+        made.append(_make_decision(decision_id, DecisionStatus.CANCELLED, "clock", ended, reason))
     return made
 
 
-def _new_decision(decision_id: str, status: DecisionStatus, role: str, at: datetime, reason: str) -> Decision:
+def _make_decision(decision_id: str, status: DecisionStatus, role: str, at: datetime, reason: str) -> Decision:
     # Values from a request have valid types; validating them again takes half the time of reading a Confirm.
     return Decision.model_construct(
         decision_id=decision_id, status=status, decided_by_role=role, decided_at=at, reason=reason
     )
 
 
-def _is_no(request: Request) -> bool:
+def _is_rejection(request: Request) -> bool:
     """Return whether an approved or answered request counts as rejected.
 
     It does for the answer `False`, and if the approved target is not the submitted one.
@@ -336,7 +336,7 @@ def _is_no(request: Request) -> bool:
 
 
 def _status(request: Request) -> ConfirmStatus:
-    return ConfirmStatus.REJECTED if _is_no(request) else _STATUS[request.state]
+    return ConfirmStatus.REJECTED if _is_rejection(request) else _STATUS[request.state]
 
 
 def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Decision]) -> list[Event]:
@@ -357,9 +357,9 @@ def _events(confirm: Confirm, request: Request, number: int, made: Sequence[Deci
     return found
 
 
-def _submitted(request: Request, facts: RoundFacts) -> Confirm:
+def _submitted_confirm(request: Request, facts: RoundFacts) -> Confirm:
     """Return the Confirm that was submitted, without decisions."""
-    given = Confirm.fitting({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
+    given = Confirm.conforming_fields({name: value for name, value in facts.confirm.items() if name in SUBMITTED})
     approved_reason = target_of(request.call).get("reason") if request.call.tool == TARGET_TOOL else None
     reasons = (approved_reason, facts.confirm.get("reason"), request.prompt)
     reason = next(
@@ -379,7 +379,7 @@ def _submitted(request: Request, facts: RoundFacts) -> Confirm:
     return Confirm.model_validate(fields)
 
 
-def _described(request: Request) -> Confirm:
+def _derived_confirm(request: Request) -> Confirm:
     """Return the Confirm of a request that was not submitted as one, without decisions."""
     subject, facts = request.subject, request.context or {}
     if not isinstance(subject, Call):
@@ -448,12 +448,12 @@ def check_decision(confirm: Confirm, decision: Decision) -> None:
     check_unlocked(confirm)
     if confirm.status is not ConfirmStatus.PENDING:
         last = confirm.decisions[-1] if confirm.decisions else None
-        by = "" if last is None else f" by {brief(last.decided_by_role)} at {time_text(last.decided_at)}"
-        raise ConfirmRefusedError(confirm.confirm_id, f"{_named(confirm)} was already {confirm.status}{by}")
+        by = "" if last is None else f" by {quoted(last.decided_by_role)} at {time_text(last.decided_at)}"
+        raise ConfirmRefusedError(confirm.confirm_id, f"{_label(confirm)} was already {confirm.status}{by}")
     if decision.status is DecisionStatus.REJECTED and is_blank(decision.reason or ""):
-        raise ConfirmRefusedError(confirm.confirm_id, f"the rejection of {_named(confirm)} needs a reason")
+        raise ConfirmRefusedError(confirm.confirm_id, f"the rejection of {_label(confirm)} needs a reason")
     if any(decision.decision_id == known.decision_id for known in confirm.decisions):
-        reason = f"{_named(confirm)} already has a decision with the id {brief(decision.decision_id)}"
+        reason = f"{_label(confirm)} already has a decision with the id {quoted(decision.decision_id)}"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
 
 
@@ -470,7 +470,7 @@ def decide(confirm: Confirm, decision: Decision) -> Event:
     except ValueError:  # no person can have such a name, but a document can
         is_requester = decided == asked
     if is_requester:
-        reason = f"{brief(decision.decided_by_role)} asked for {_named(confirm)} and cannot decide it"
+        reason = f"{quoted(decision.decided_by_role)} asked for {_label(confirm)} and cannot decide it"
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     word = "cancelled" if decision.status is DecisionStatus.CANCELLED else "decided"
     event = Event(
@@ -507,7 +507,7 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
     """
     if isinstance(target, Plan):
         if target.status not in {PlanStatus.DRAFT, PlanStatus.PROPOSED}:
-            reason = f"plan {brief(target.plan_id)} is {target.status}; only a draft can be submitted"
+            reason = f"plan {quoted(target.plan_id)} is {target.status}; only a draft can be submitted"
             raise ConfirmRefusedError(target.plan_id, reason)
         target.export()
         if not any(step.description.strip() for step in target.steps):
@@ -519,14 +519,14 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
         check_target(confirm, TargetType.PLAN, target.plan_id)
     if confirm.status not in {ConfirmStatus.PENDING, ConfirmStatus.REJECTED}:
         reason = (
-            f"{_named(confirm)} has the status {confirm.status}, which only a decision can give; submit a pending one"
+            f"{_label(confirm)} has the status {confirm.status}, which only a decision can give; submit a pending one"
         )
         raise ConfirmRefusedError(confirm.confirm_id, reason)
     confirm.export()
 
 
-def _named(confirm: Confirm) -> str:
-    return f"Confirm {brief(confirm.confirm_id)}"
+def _label(confirm: Confirm) -> str:
+    return f"Confirm {quoted(confirm.confirm_id)}"
 
 
 # -- W3C traces ----------------------------------------------------------------------------------------------------

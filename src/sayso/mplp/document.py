@@ -101,7 +101,7 @@ class Document(BaseModel):
             raise NotConformantError(cls.__name__, problems)
 
     @classmethod
-    def fitting(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def conforming_fields(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields that conform to the schema, as JSON values; omit the others."""
         found: dict[str, Any] = {}
         for name, value in fields.items():
@@ -119,7 +119,7 @@ class Document(BaseModel):
         Raises:
             NotConformantError: The document does not conform; `problems` names the fields.
         """
-        plain = parse_json(_plain(self), type(self).__name__)
+        plain = parse_json(_to_json(self), type(self).__name__)
         self._check(plain)
         return plain
 
@@ -154,22 +154,22 @@ def time_text(moment: datetime) -> str:
     return f"{text.removesuffix('+00:00')}Z" if moment.utcoffset() == _NO_OFFSET else text
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         found: dict[str, Any] = {}
         for name, info in type(value).model_fields.items():
             held, is_given = getattr(value, name), name in value.model_fields_set
             may_be_null = is_given and bool(info.json_schema_extra)
             if (held is not None or may_be_null) and (held != [] or is_given):
-                found[info.alias or name] = _plain(held)
-        return found | {name: _plain(held) for name, held in (value.model_extra or {}).items()}
+                found[info.alias or name] = _to_json(held)
+        return found | {name: _to_json(held) for name, held in (value.model_extra or {}).items()}
     if isinstance(value, datetime):
         return time_text(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {name: _plain(held) for name, held in cast("Mapping[str, Any]", value).items()}
-    return [_plain(item) for item in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+        return {name: _to_json(held) for name, held in cast("Mapping[str, Any]", value).items()}
+    return [_to_json(item) for item in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 class Concern(StrEnum):
@@ -325,15 +325,15 @@ T = TypeVar("T")
 class FrozenList(list[T]):
     """An immutable list."""
 
-    def _refused(self, *_: Any, **__: Any) -> NoReturn:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise TypeError(
             "decisions and events of a Confirm cannot be changed in place; nothing was changed. Use add_decision or"
             " process_decision, or assign a new list to a Confirm of your own"
         )
 
-    append = extend = insert = pop = remove = clear = reverse = _refused
-    sort = _refused  # pyright: ignore[reportAssignmentType]  the signature of `list.sort`
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refused
+    append = extend = insert = pop = remove = clear = reverse = _refuse
+    sort = _refuse  # pyright: ignore[reportAssignmentType]  the signature of `list.sort`
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenList, (list(self),)
@@ -408,6 +408,7 @@ _Text = Annotated[str, Field(min_length=1)]
 _running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
 
 
+# The name is part of the call's schema, whose digest every recorded request of a plan has.
 class Step(TypedDict):
     """A step in the form that reviewers edit: empty fields are omitted, and a new step needs no id."""
 
@@ -421,15 +422,15 @@ class Step(TypedDict):
 
 def carry_out_plan(title: _Text, objective: _Text, steps: Annotated[list[Step], Field(min_length=1)]) -> Any:
     """Carry out a plan, once."""
-    return _do({"title": title, "objective": objective, "steps": steps})
+    return _run_action({"title": title, "objective": objective, "steps": steps})
 
 
 def use_target(target_type: TargetType, target_id: str, reason: str | None = None) -> Any:
     """Use a target of the protocol, once."""
-    return _do({"target_type": target_type, "target_id": target_id, "reason": reason})
+    return _run_action({"target_type": target_type, "target_id": target_id, "reason": reason})
 
 
-def _do(arguments: dict[str, Any]) -> Any:
+def _run_action(arguments: dict[str, Any]) -> Any:
     action = _running.get()
     if action is None:
         raise RuntimeError("only sayso.mplp.start starts this call; nothing was done")

@@ -163,7 +163,7 @@ def _submit(
     parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
     where = config.open_store(store)
     if confirm is not None:
-        named: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
+        named: StoredConfirm | None = yield StoreCall(_find_or_none, where, confirm.confirm_id)
         if named is not None:  # a Confirm that exists must be about the same target
             documents.check_target(named.confirm, target_type, target_id)
     known: StoredConfirm | None = yield StoreCall(find_target, where, target_type, target_id)
@@ -172,24 +172,24 @@ def _submit(
     if known is not None and known.last.state is State.PENDING:
         form = canonical.encode(arguments)
         if call_digest(gate.tool, gate.schema.digest, form.digest_input) != known.last.call.digest:
-            raise _changed(known.last)
+            raise _changed_error(known.last)
     context = _context(target, role, confirm if number == 1 else None) | {"confirm_id": confirm_id, "round": number}
     if parent is not None:
         context["traceparent"] = parent
     occasion = Occasion(
-        (run_id,), {}, _acts_for(role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum
+        (run_id,), {}, _excluded_deciders(role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum
     )
     request = yield from find_or_ask(gate, where, arguments, occasion, Caller())
-    yield from _must_be_only(where, run_id, request)
+    yield from _withdraw_duplicate(where, run_id, request)
     stored: StoredConfirm = yield StoreCall(find_confirm, where, request.id)
     try:
-        yield from _publish_news(where, stored)
+        yield from _publish_new_events(where, stored)
     except errors.RunNotFoundError as error:  # a server reserves a run for the program that created it
-        raise (yield from _taken_back(where, stored)) from error
-    return _updated(where, stored, confirm or stored.confirm, target if isinstance(target, Plan) else None)
+        raise (yield from _withdraw_and_refuse(where, stored)) from error
+    return _update(where, stored, confirm or stored.confirm, target if isinstance(target, Plan) else None)
 
 
-def _acts_for(role: str) -> tuple[Identity, ...]:
+def _excluded_deciders(role: str) -> tuple[Identity, ...]:
     """Return who may not decide this role's requests: anybody of its name, and those whom the program acts for."""
     around = scope.current().occasion.acts_for
     try:
@@ -224,16 +224,16 @@ def _context(target: Plan | Confirm, role: str, confirm: Confirm | None) -> dict
     return context
 
 
-def _must_be_only(store: Store, run_id: str, request: Request) -> Operations[None]:
+def _withdraw_duplicate(store: Store, run_id: str, request: Request) -> Operations[None]:
     """Withdraw a request if another one for the target came first, because two programs can submit at the same time."""
     rounds: list[Request] = yield StoreCall(requests_of, store, run_id)
     first = next((one for one in rounds if one.state is State.PENDING and round_facts(one) is not None), request)
     if first.id != request.id and request.state is State.PENDING:
         yield StoreCall(store.withdraw, request.id, requester(), f"{first.id} waits for the same target")
-        raise _changed(first)
+        raise _changed_error(first)
 
 
-def _taken_back(store: Store, stored: StoredConfirm) -> Operations[ConfirmRefusedError]:
+def _withdraw_and_refuse(store: Store, stored: StoredConfirm) -> Operations[ConfirmRefusedError]:
     """Withdraw a request whose Confirm another program has recorded first, and return the error that says so."""
     confirm_id, request = stored.confirm.confirm_id, stored.last
     if request.state is State.PENDING:
@@ -242,7 +242,7 @@ def _taken_back(store: Store, stored: StoredConfirm) -> Operations[ConfirmRefuse
     return ConfirmRefusedError(confirm_id, f"{reason}; submit it under a new Confirm")
 
 
-def _changed(waiting: Request) -> ConfirmRefusedError:
+def _changed_error(waiting: Request) -> ConfirmRefusedError:
     reason = (
         f"{waiting.run_id} was changed while its earlier version waits as {waiting.id}; have that decided or withdrawn"
         " first"
@@ -295,7 +295,7 @@ def process_decision(
     """
     documents.check_unlocked(confirm)
     where = config.open_store(confirm.origin.store if store is None else store)
-    stored: StoredConfirm | None = yield StoreCall(_known, where, confirm.confirm_id)
+    stored: StoredConfirm | None = yield StoreCall(_find_or_none, where, confirm.confirm_id)
     if stored is None and confirm.origin.seen is not None:  # read from a request, so it must be in the store
         raise ConfirmNotFoundError(confirm.confirm_id)
     if stored is None:
@@ -323,10 +323,10 @@ def process_decision(
         "decision_id": decision.decision_id, "decided_by_role": decision.decided_by_role,
     }  # fmt: skip
     yield StoreCall(where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
-    yield from _reread(where, request.id, confirm)
+    yield from _reload(where, request.id, confirm)
 
 
-def _known(store: Store, confirm_id: str) -> StoredConfirm | None:
+def _find_or_none(store: Store, confirm_id: str) -> StoredConfirm | None:
     with suppress(ConfirmNotFoundError):
         return find_confirm(store, confirm_id)
     return None
@@ -357,8 +357,8 @@ def read_confirm(confirm_id: str, *, store: Store | str | None = None) -> Operat
     """
     where = config.open_store(store)
     stored: StoredConfirm = yield StoreCall(find_confirm, where, confirm_id)
-    yield from _publish_news(where, stored)
-    return _updated(where, stored, stored.confirm, None)
+    yield from _publish_new_events(where, stored)
+    return _update(where, stored, stored.confirm, None)
 
 
 def read_plan(plan_id: str, *, store: Store | str | None = None) -> Operations[Plan]:
@@ -380,16 +380,16 @@ def refresh(confirm: Confirm) -> Operations[None]:
     """
     if confirm.origin.store is None:
         raise ConfirmRefusedError(confirm.confirm_id, f"Confirm {confirm.confirm_id!a} is not in a store")
-    yield from _reread(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
+    yield from _reload(config.open_store(confirm.origin.store), confirm.confirm_id, confirm)
 
 
-def _reread(store: Store, wanted: str, confirm: Confirm) -> Operations[None]:
+def _reload(store: Store, wanted: str, confirm: Confirm) -> Operations[None]:
     stored: StoredConfirm = yield StoreCall(find_confirm, store, wanted)
-    yield from _publish_news(store, stored)
-    _updated(store, stored, confirm, confirm.origin.plan)
+    yield from _publish_new_events(store, stored)
+    _update(store, stored, confirm, confirm.origin.plan)
 
 
-def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
+def _update(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | None) -> Confirm:
     """Update a Confirm and its plan from the stored Confirm; return the Confirm."""
     governance = confirm.governance
     confirm.update_from(stored.confirm)
@@ -400,7 +400,7 @@ def _updated(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan |
     return confirm.linked(store, plan, seen=stored.last)
 
 
-def _publish_news(store: Store, stored: StoredConfirm) -> Operations[None]:
+def _publish_new_events(store: Store, stored: StoredConfirm) -> Operations[None]:
     if round_facts(stored.last) is None:
         return  # an ordinary request, whose events are in its own run's journal
     for index, request in enumerate(stored.rounds):
@@ -457,7 +457,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     if isinstance(target, Plan):
         target.update_from(stored.plan)
     else:
-        _updated(where, stored, target, target.origin.plan)
+        _update(where, stored, target, target.origin.plan)
     return attempt.unwrap()
 
 

@@ -32,7 +32,7 @@ from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in, rows_of
 
-_SURE = 12  # the hexadecimal digits of a derived id that equal those of the request's id
+_MATCHING_DIGITS = 12  # the hexadecimal digits of a derived id that equal those of the request's id
 
 
 class StoredConfirm(NamedTuple):
@@ -86,7 +86,7 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
         run_id = next((run_of(a, b) for a, b in targets if isinstance(a, str) and isinstance(b, str)), None)
         request = None
         if run_id is None:  # it may be the id that is derived from a request's own
-            alike = map(store.get, store.match(f"rq_{wanted.replace('-', '')[:_SURE]}"))
+            alike = map(store.get, store.match(f"rq_{wanted.replace('-', '')[:_MATCHING_DIGITS]}"))
             request = next((_as_of_now(one) for one in alike if confirm_id_of(one) == wanted), None)
     else:
         try:
@@ -99,10 +99,10 @@ def find_confirm(store: Store, wanted: str) -> StoredConfirm:
         wanted, run_id = confirm_id_of(request), request.run_id
     if run_id is None:
         return find_plan(store, wanted)
-    found = _of(requests_of(store, run_id), wanted)
+    found = _rounds_of(requests_of(store, run_id), wanted)
     if not found:
         raise ConfirmNotFoundError(wanted)
-    return _whole(store, found)
+    return _load(store, found)
 
 
 def find_plan(store: Store, plan_id: str) -> StoredConfirm:
@@ -118,10 +118,10 @@ def find_target(store: Store, target_type: str, target_id: str) -> StoredConfirm
     rounds = [
         request for request in requests_of(store, run_of(target_type, target_id)) if round_facts(request) is not None
     ]
-    return _whole(store, _of(rounds, confirm_id_of(rounds[-1]))) if rounds else None
+    return _load(store, _rounds_of(rounds, confirm_id_of(rounds[-1]))) if rounds else None
 
 
-def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
+def _load(store: Store, rounds: list[Request]) -> StoredConfirm:
     names: dict[str, tuple[str, str]] = {}
     recorded = set[str]()
     for event, detail in _rows(store, confirm_id_of(rounds[0])):
@@ -134,7 +134,7 @@ def _whole(store: Store, rounds: list[Request]) -> StoredConfirm:
     return StoredConfirm(tuple(rounds), names, frozenset(recorded))
 
 
-def _of(requests: list[Request], confirm_id: str) -> list[Request]:
+def _rounds_of(requests: list[Request], confirm_id: str) -> list[Request]:
     """Return the rounds of a Confirm, without requests withdrawn in favour of another one of the same round."""
     rounds: dict[str, Request] = {}
     for request in requests:
@@ -188,18 +188,18 @@ def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secret
     result = dict(made)
     for part, name in places if secrets else ():
         if name in made[part]:
-            result[part] = result[part] | {name: _masked(made[part][name], secrets)}
+            result[part] = result[part] | {name: _mask_texts(made[part][name], secrets)}
     return result
 
 
-def _masked(content: Any, secrets: Collection[str]) -> Any:
+def _mask_texts(content: Any, secrets: Collection[str]) -> Any:
     match content:
         case str():
             return redaction.fit(content, secrets)
         case dict():
-            return {name: _masked(held, secrets) for name, held in cast("dict[str, Any]", content).items()}
+            return {name: _mask_texts(held, secrets) for name, held in cast("dict[str, Any]", content).items()}
         case list():
-            return [_masked(held, secrets) for held in cast("list[Any]", content)]
+            return [_mask_texts(held, secrets) for held in cast("list[Any]", content)]
         case _:
             return content
 
@@ -275,10 +275,10 @@ def capture_learning_sample(
         MismatchError: The Confirm is about another target.
     """
     is_plan = isinstance(target, Plan)
-    return LearningSample(**(_of_plan(confirm, target, context) if is_plan else _of_request(confirm, target)))
+    return LearningSample(**(_plan_sample(confirm, target, context) if is_plan else _request_sample(confirm, target)))
 
 
-def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
+def _plan_sample(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> dict[str, Any]:
     if confirm.target_id != plan.plan_id:
         raise MismatchError(confirm.confirm_id, confirm.target_id, plan.plan_id)
     steps = [step.model_dump(mode="json", exclude_none=True) for step in plan.steps]
@@ -301,7 +301,7 @@ def _of_plan(confirm: Confirm, plan: Plan, context: dict[str, Any] | None) -> di
             "resolution_quality_label": _LABELS[confirm.status][2],
         },
         "feedback": _feedback(confirm),
-        "meta": _meta(confirm, clarification_rounds=_rounds(confirm) - 1),
+        "meta": _meta(confirm, clarification_rounds=_count_rounds(confirm) - 1),
     }
     return mask_secrets(made, _TEXTS_OF_PLAN, Redaction().secrets(given))
 
@@ -315,9 +315,11 @@ def sample_of(request: Request, *rounds: Request) -> LearningSample:
     confirm, last = confirm_of(asked), asked[-1]
     at = {"created_at": _at(last)}
     if round_facts(request) is not None and confirm.target_type == "plan" and last.purged_at is None:
-        made = _of_plan(_by_people(confirm, last), plan_of(asked), None) | {"sample_id": _sample_id(confirm)}
+        made = _plan_sample(_as_people_decided(confirm, last), plan_of(asked), None) | {
+            "sample_id": _sample_id(confirm)
+        }
         return LearningSample(**mask_secrets(made, _TEXTS_OF_PLAN, secrets_of(last))).model_copy(update=at)
-    return LearningSample(**_of_request(confirm, last)).model_copy(update=at)
+    return LearningSample(**_request_sample(confirm, last)).model_copy(update=at)
 
 
 def _at(request: Request) -> datetime:
@@ -334,7 +336,7 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     """
     if rounds or round_facts(request) is not None:
         return sample_of(request, *rounds).export()
-    made: dict[str, Any] = _of_request(confirm_of((request,)), request) | {"created_at": time_text(_at(request))}
+    made: dict[str, Any] = _request_sample(confirm_of((request,)), request) | {"created_at": time_text(_at(request))}
     try:
         canonical.strict_copy(made)
     except (TypeError, ValueError):
@@ -342,14 +344,14 @@ def export_of(request: Request, *rounds: Request) -> dict[str, Any]:
     return {name: made[name] for name in _ORDER}
 
 
-def _of_request(confirm: Confirm, request: Request) -> dict[str, Any]:
-    human = _by_people(confirm, request)
+def _request_sample(confirm: Confirm, request: Request) -> dict[str, Any]:
+    human = _as_people_decided(confirm, request)
     subject, last = request.subject, human.decisions[-1] if human.decisions else None
     given: dict[str, Any] = {"confirm_id": confirm.confirm_id, "kind": request.kind, "risk": request.risk}
     made: dict[str, Any] = {
         "final_status": str(confirm.status),
         "state": str(request.state),
-        "decision_rounds": _rounds(confirm),
+        "decision_rounds": _count_rounds(confirm),
         "rejection_reason": last.reason if last is not None and last.status == "rejected" else None,
         "decider_role": None if last is None else last.decided_by_role,
     }
@@ -382,7 +384,7 @@ def answer_of(request: Request) -> Any:
     return tree["answer"]
 
 
-def _by_people(confirm: Confirm, request: Request) -> Confirm:
+def _as_people_decided(confirm: Confirm, request: Request) -> Confirm:
     """Return the Confirm as people decided it: it stays approved if the approval expired before its use."""
     if request.state is State.EXPIRED and request.decision is not None:
         changes = {"status": ConfirmStatus.APPROVED, "decisions": FrozenList(confirm.decisions[:-1])}
@@ -394,7 +396,7 @@ def _sample_id(confirm: Confirm) -> str:
     return id_of("sample", confirm.confirm_id, len(confirm.decisions), confirm.status)
 
 
-def _rounds(confirm: Confirm) -> int:
+def _count_rounds(confirm: Confirm) -> int:
     """Return the number of rounds; each rejection that was not final started another one."""
     rejections = sum(decision.status == "rejected" for decision in confirm.decisions)
     return rejections if rejections and confirm.status is ConfirmStatus.REJECTED else rejections + 1

@@ -137,7 +137,7 @@ def pointer(*parts: str | int) -> str:
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in shown) or "/"
 
 
-def brief(value: object) -> str:
+def quoted(value: object) -> str:
     """Format a value for a message: in ASCII, and truncated if it is long."""
     if isinstance(value, str):
         whole = ascii(value[:_MAX_QUOTED])
@@ -173,7 +173,7 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
     else:
         document = given
     if not isinstance(document, Mapping):
-        raise NotConformantError(what, [f"/: is {brief(document)}, not an object"])
+        raise NotConformantError(what, [f"/: is {quoted(document)}, not an object"])
     values: dict[str, Any] = {}
     problems: list[str] = []
     for name, value in cast("Mapping[str, Any]", document).items():
@@ -205,7 +205,7 @@ def schema(kind: str = "confirm") -> dict[str, Any]:
     return json.loads(resources.files("sayso.mplp").joinpath("schemas", f"{kind}.schema.json").read_text("utf-8"))
 
 
-def _is_time(text: str) -> bool:
+def _is_date_time(text: str) -> bool:
     with suppress(ValueError):
         return _TIME.fullmatch(text) is not None and bool(datetime.fromisoformat(text.upper()))
     return False
@@ -221,7 +221,7 @@ def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | 
         if field not in rule["properties"]:
             return None
         rule = {**rule["properties"][field], "$defs": rule["$defs"]}
-    return jsonschema_rs.Draft7Validator(rule, validate_formats=True, formats={"date-time": _is_time})
+    return jsonschema_rs.Draft7Validator(rule, validate_formats=True, formats={"date-time": _is_date_time})
 
 
 def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]:
@@ -253,26 +253,26 @@ def _problem(kind: Any, value: Any) -> str | None:
     """Describe a problem in our own words, because the library's messages quote values in full."""
     match kind.name:
         case "type":
-            return f"is {brief(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
+            return f"is {quoted(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
         case "anyOf":  # used only for the data of an event
-            return f"{brief(value)} is neither an object nor null"
+            return f"{quoted(value)} is neither an object nor null"
         case "enum":
-            return f"{brief(value)} is not one of {', '.join(map(str, kind.options))}"
+            return f"{quoted(value)} is not one of {', '.join(map(str, kind.options))}"
         case "minimum" | "maximum":
-            return f"{brief(value)} is {'below' if kind.name == 'minimum' else 'above'} {kind.limit}"
+            return f"{quoted(value)} is {'below' if kind.name == 'minimum' else 'above'} {kind.limit}"
         case "minItems":
             return f"has {len(value)} entries, but needs {kind.limit}"
         case "uniqueItems":
-            return f"has {brief(next(item for place, item in enumerate(value) if item in value[:place]))} twice"
+            return f"has {quoted(next(item for place, item in enumerate(value) if item in value[:place]))} twice"
         case "minLength":
             return "is empty"
         case "pattern":
             wanted = "a UUID v4 in lower case" if kind.pattern == ID_PATTERN else f"of the form {kind.pattern}"
-            return f"{brief(value)} is not {wanted}"
+            return f"{quoted(value)} is not {wanted}"
         case "format":
             is_local = _NO_ZONE.fullmatch(value) is not None
             form = "is not a date and time of the form 2025-12-01T12:00:00Z"
-            return f"{brief(value)} {'has no time zone; write Z at its end' if is_local else form}"
+            return f"{quoted(value)} {'has no time zone; write Z at its end' if is_local else form}"
         case _:
             return None
 
@@ -320,7 +320,7 @@ def _normal(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Pl
     elif rule.get("format") == "date-time" and _NO_ZONE.fullmatch(value) is not None:
         text = value.replace(" ", "T").upper() + "Z"
     if text != value:
-        changes.append(f"{pointer(*at)}: {brief(value)} was read as {text}")
+        changes.append(f"{pointer(*at)}: {quoted(value)} was read as {text}")
     return text
 
 
@@ -328,10 +328,10 @@ def _normal_object(
     rule: Mapping[str, Any], defs: Mapping[str, Any], value: Mapping[str, Any], at: Place, changes: list[str]
 ) -> dict[str, Any]:
     known: Mapping[str, Any] = rule["properties"]
-    by_letters = {_letters(name): name for name in known}
+    by_letters = {_spelling(name): name for name in known}
     found: dict[str, Any] = {}
     for given, item in value.items():
-        name, where = given if given in known else by_letters.get(_letters(given), given), pointer(*at, given)
+        name, where = given if given in known else by_letters.get(_spelling(given), given), pointer(*at, given)
         if name not in known:
             if rule.get("additionalProperties") is False:
                 changes.append(f"{where}: dropped, it is not a field of the protocol")
@@ -348,5 +348,5 @@ def _normal_object(
     return found
 
 
-def _letters(name: str) -> str:
+def _spelling(name: str) -> str:
     return name.replace("_", "").casefold()
