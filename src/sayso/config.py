@@ -70,7 +70,7 @@ def configure(
     if reviewer is not None and not isinstance(reviewer, Reviewer):
         if not isinstance(reviewer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise errors.ConfigError(f"reviewer= takes a name or a sayso.Reviewer, not {reviewer!r}; nothing was set")
-        _named(reviewer)
+        _reviewer_named(reviewer)
     if token is not None:
         if not isinstance(store, str) or not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise errors.ConfigError("token= is for a sayso server; give its address too: configure(store=…, token=…)")
@@ -195,7 +195,7 @@ def trusted_text(path: Path) -> str:
                     f"{path} belongs to another user (uid {min(strangers)}) and is not used, because it could send"
                     " requests elsewhere; make it your own (chown), remove it, or set SAYSO_STORE and SAYSO_REVIEWER"
                 )
-            if found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_ours_alone(found.st_gid)):
+            if found.st_mode & 0o002 or (found.st_mode & 0o020 and not _is_private_group(found.st_gid)):
                 raise errors.ConfigError(
                     f"{path} can be written by others and is not used, because they could send requests elsewhere;"
                     f" run `chmod go-w {path}`"
@@ -212,7 +212,7 @@ def trusted_text(path: Path) -> str:
     return text
 
 
-def _is_ours_alone(group: int) -> bool:
+def _is_private_group(group: int) -> bool:
     """Return whether a group is the user's private group, which many systems assign to all of a user's files."""
     import grp
     import pwd
@@ -485,7 +485,7 @@ def default_reviewer() -> Reviewer:
         ConfigError: The name is not a valid reviewer.
     """
     chosen = _chosen_reviewer or os.environ.get("SAYSO_REVIEWER") or _reviewer_nearby(working_folder(), named_file())
-    return chosen if isinstance(chosen, Reviewer) else _named(chosen)
+    return chosen if isinstance(chosen, Reviewer) else _reviewer_named(chosen)
 
 
 @cache
@@ -496,13 +496,13 @@ def _reviewer_nearby(_: str, __: str | None) -> str | Reviewer:
     if in_file:
         return in_file
     try:
-        return _named(f"{getpass.getuser()}@{socket.gethostname()}")
+        return _reviewer_named(f"{getpass.getuser()}@{socket.gethostname()}")
     except (ImportError, KeyError, OSError) as error:
         user = f"user id {os.geteuid()} has no name on this machine" if hasattr(os, "geteuid") else str(error)
         raise errors.ConfigError(f"the reviewer is unknown: {user}; set SAYSO_REVIEWER or pass a reviewer") from error
 
 
-def _named(name: str) -> Reviewer:
+def _reviewer_named(name: str) -> Reviewer:
     try:
         return Reviewer(name)
     except ValueError as error:

@@ -112,11 +112,11 @@ class _Traced:
 
     def __call__(self) -> Any:
         with self:
-            return self._note(self._wrapped())
+            return self._record_result(self._wrapped())
 
     async def arun(self) -> Any:
         with self:
-            return self._note(await self._wrapped.arun())
+            return self._record_result(await self._wrapped.arun())
 
     def __enter__(self) -> Self:
         with _recording() as instruments:
@@ -141,7 +141,7 @@ class _Traced:
                     self._span.set_attribute("error.type", kind.__qualname__)
                 self._span.end()
 
-    def _note(self, result: Any) -> Any:
+    def _record_result(self, result: Any) -> Any:
         """Record how a call or a wait ended, without a message of an error, and return the result."""
         with _recording() as instruments:
             if isinstance(result, Attempt):
@@ -174,11 +174,11 @@ def _is_recording() -> bool:
     with suppress(Exception):  # a provider may run any code
         from opentelemetry import metrics, trace
 
-        return _is_chosen(trace.get_tracer_provider()) or _is_chosen(metrics.get_meter_provider())
+        return _is_real_provider(trace.get_tracer_provider()) or _is_real_provider(metrics.get_meter_provider())
     return False
 
 
-def _is_chosen(provider: object) -> bool:
+def _is_real_provider(provider: object) -> bool:
     # Until a provider is set the API has a proxy, which records nothing. Many libraries import only the API.
     return not type(provider).__name__.lstrip("_").startswith("Proxy")
 

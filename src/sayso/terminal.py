@@ -78,7 +78,7 @@ class Screen:
             raise TerminalClosed from error
 
     @staticmethod
-    def forget_typed() -> None:
+    def discard_input() -> None:
         """Discard the input of a terminal so far: it was typed before the request was shown."""
         global _surplus  # noqa: PLW0603  as in `read_line`
         if sys.platform == "win32":
@@ -103,7 +103,7 @@ class Screen:
             except (EOFError, OSError, ValueError) as error:
                 raise TerminalClosed from error
             if typed is None:
-                self.forget_typed()
+                self.discard_input()
                 self.print_rows()
                 raise Settled
             with suppress(UnicodeDecodeError):
@@ -169,7 +169,7 @@ def _has_input(fd: int) -> bool:
 PROGRAM_GONE = "program ended: its run has no name, so no program will fetch the decision"
 """The note on a request for which `Review.program_is_gone` is true."""
 
-_VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
+_CALL_VERBS = {"a": "approve", "e": "edit", "r": "reject", "f": "feedback"}
 
 
 class Dialog:
@@ -200,7 +200,7 @@ class Dialog:
             StoreError: The store failed.
         """
         self._show()
-        self._screen.forget_typed()
+        self._screen.discard_input()
         while True:
             words = "   ".join(f"{letter} {verb}" for letter, verb in self._verbs.items())
             hint = "" if self._request.kind == "call" else f"{self._hint()}   "
@@ -218,7 +218,7 @@ class Dialog:
                 self._request = after
                 if after.state is State.PENDING and after.current_fingerprint != before.current_fingerprint:
                     self._show()
-                    self._screen.forget_typed()
+                    self._screen.discard_input()
             if after is not None and after.state is not State.PENDING:
                 return after, ""
 
@@ -239,7 +239,7 @@ class Dialog:
 
     @property
     def _verbs(self) -> dict[str, str]:
-        verbs = {"r": "reject"} if self._request.kind == "question" else dict(_VERBS)
+        verbs = {"r": "reject"} if self._request.kind == "question" else dict(_CALL_VERBS)
         verbs |= {"c": "cancel"} if self._is_gone else {}
         return verbs | ({} if self._is_seen else {"v": "view the whole"}) | dict(self._leave)
 
@@ -257,7 +257,7 @@ class Dialog:
             case "a" | "e" if not self._is_seen:
                 print_rows("  not all of it has been shown; v shows the whole, then it can be approved")
             case "a":
-                return self._voted(self._review.approve(request.id, seen=seen))
+                return self._after_vote(self._review.approve(request.id, seen=seen))
             case "e":
                 return self._edit()
             case "r":
@@ -287,7 +287,7 @@ class Dialog:
             '  enter keeps a value, "" is the empty string; lists and objects are JSON, such as ["a", "b"]'
         )
         for name in schema.names:
-            now = MASK if shown.get(name, MASK) == MASK else _typed(as_amount(name, shown[name], grouped=False))
+            now = MASK if shown.get(name, MASK) == MASK else _default_text(as_amount(name, shown[name], grouped=False))
             while typed := self._screen.ask(f"{token(name)} [{now}]: "):
                 try:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
@@ -307,9 +307,9 @@ class Dialog:
         if typed not in {"y", "yes"}:
             self._screen.print_rows("  the changes were dropped, nothing was decided")
             return None
-        return self._voted(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
+        return self._after_vote(self._review.approve(request.id, changes=given, seen=request.current_fingerprint))
 
-    def _voted(self, after: Request) -> Request:
+    def _after_vote(self, after: Request) -> Request:
         if after.state is State.PENDING:
             self._request = after
             self._screen.print_rows(f"  your approval counts; {status_line(after, clock.now())}")
@@ -336,7 +336,7 @@ class Dialog:
         return named[0] if named else schema_of(self._request).parse("answer", text)
 
 
-def _typed(tree: Json) -> str:
+def _default_text(tree: Json) -> str:
     """Return a value as the person would type it: a list or object as JSON, anything else as the card draws it."""
     plain = display(tree)
     if not isinstance(plain, list | dict):
@@ -345,7 +345,7 @@ def _typed(tree: Json) -> str:
     return text if len(text) <= _TYPED else text[: _TYPED - 1] + "…"
 
 
-_LOOK_AGAIN = 0.1
+_TURN_POLL = 0.1
 _TYPED = 200  # characters of a list or an object in a prompt
 
 # Two dialogs at once would read each other's lines.
@@ -382,7 +382,7 @@ def converse(
         StoreError: The store failed.
     """
     mine = turn()
-    while not mine.acquire(timeout=_LOOK_AGAIN):
+    while not mine.acquire(timeout=_TURN_POLL):
         if is_over():
             return store.get(request.id)
     try:
@@ -390,7 +390,7 @@ def converse(
             return store.get(request.id)
         screen, is_over_elsewhere = Screen(is_over), False
         review = Review(store, channel="terminal")
-        dialog = Dialog(screen, review, request, {"d": "detach"}, lambda: _may_detach(screen, request))
+        dialog = Dialog(screen, review, request, {"d": "detach"}, lambda: _confirm_detach(screen, request))
         try:
             after, _ = dialog.run()
         except (Settled, TerminalClosed) as end:
@@ -410,7 +410,7 @@ def converse(
         mine.release()
 
 
-def _may_detach(screen: Screen, request: Request) -> bool:
+def _confirm_detach(screen: Screen, request: Request) -> bool:
     """Ask for confirmation before the person leaves a request that no program can resume, because it is withdrawn."""
     if not is_random(request.run_id):
         return True

@@ -291,7 +291,7 @@ class Typed(terminal.Screen):
         self.shown.append(prompt)
         return self._lines.pop(0)
 
-    def forget_typed(self) -> None: ...
+    def discard_input(self) -> None: ...
 
 
 def decided_at(screen: Typed, store: Store, request: Request) -> Request:

@@ -116,7 +116,7 @@ class _Walk:
                 problem = f"row {entry.seq} does not match {unlike[0].witness}: the chain was rewritten"
                 wrong = Break(entry.run_id, entry.seq, problem)
             if wrong is None and entry.request_id:
-                self.trails[entry.request_id], wrong = _after(self.trails.get(entry.request_id), entry)
+                self.trails[entry.request_id], wrong = _next_rows(self.trails.get(entry.request_id), entry)
             if wrong is not None:
                 self.broken[entry.run_id] = wrong
             elif entry.run_id.startswith(_OF_RECORDS):
@@ -172,16 +172,16 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
         requests += 1
         unopened += anchor.asked is None
         trail = missing.pop(anchor.request_id, None)
-        if anchor.run_id in walk.broken or _differs(anchor, trail) is None:
+        if anchor.run_id in walk.broken or _mismatch(anchor, trail) is None:
             continue
-        wrong = _differs_still(store, anchor)
+        wrong = _settled_mismatch(store, anchor)
         if wrong is not None:
             walk.broken[anchor.run_id] = wrong
     for request_id, trail in missing.items():
         reason = f"{request_id} is missing, although row {trail.seq} is about it"
         walk.broken.setdefault(trail.run_id, Break(trail.run_id, trail.seq, reason))
     try:
-        for wrong in _altered_records(store, run_id, walk.records):
+        for wrong in _record_mismatches(store, run_id, walk.records):
             walk.broken.setdefault(wrong.run_id, wrong)
     except errors.StoreSealedError as error:
         if not unopened:  # otherwise the key is unavailable, and nothing can be compared
@@ -191,7 +191,7 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
     return Verified(walk.rows, walk.chains, tuple(walk.broken.values()), requests, unopened)
 
 
-def _altered_records(store: Store, run_id: str | None, newest: dict[str, Entry]) -> Iterator[Break]:
+def _record_mismatches(store: Store, run_id: str | None, newest: dict[str, Entry]) -> Iterator[Break]:
     """Yield a break for each record that does not match the newest row of its chain."""
     found = _records(store, run_id)
     for chain in sorted(found.keys() | newest.keys()):
@@ -230,7 +230,7 @@ def row_problem(entry: Entry, before: str, seq: int) -> str | None:
     return None
 
 
-def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
+def _next_rows(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
     """Return a request's state after its next row, and an error if that row is not a possible transition."""
     known = before.trail if before is not None and before.run_id == entry.run_id else Trail()
     trail, problem = known.after(entry.event, entry.detail)
@@ -241,7 +241,7 @@ def _after(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]:
     return rows, Break(entry.run_id, entry.seq, reason)
 
 
-def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
+def _mismatch(anchor: Anchor, rows: _Rows | None) -> Break | None:
     """Return how a request differs from its rows; None if it does not."""
     if rows is None or rows.run_id != anchor.run_id:
         reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was inserted by hand"
@@ -264,13 +264,13 @@ def _differs(anchor: Anchor, rows: _Rows | None) -> Break | None:
     return None
 
 
-def _differs_still(store: Store, anchor: Anchor) -> Break | None:
+def _settled_mismatch(store: Store, anchor: Anchor) -> Break | None:
     """Compare one request again until it does not change meanwhile, because the walk is not one transaction."""
     while True:
         rows = None
         for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):
-            rows, _ = _after(rows, entry)
+            rows, _ = _next_rows(rows, entry)
         again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
         if again is None or again.link == anchor.link:
-            return _differs(anchor, rows)
+            return _mismatch(anchor, rows)
         anchor = again

@@ -118,7 +118,7 @@ class History:
         if entry.event != _EVENT:
             return
         try:
-            made, new = _parsed(entry)
+            made, new = _parse(entry)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
             self.broken.append(f"row {entry.seq} of {CHAIN} is not a readable checkpoint")
             return
@@ -128,9 +128,9 @@ class History:
         if made.before not in self.links:
             self.broken.append(f"{made.witness} names an earlier one that is missing: earlier ones were removed")
         elif made.before == ("" if self.newest is None else self.newest.link):
-            self._count(made, new)
+            self._accept(made, new)
 
-    def _count(self, made: Checkpoint, new: Sequence[Head]) -> None:
+    def _accept(self, made: Checkpoint, new: Sequence[Head]) -> None:
         for head in new:
             old = self.heads.get(head.run_id, head)
             if old != head and old.seq >= head.seq:
@@ -145,7 +145,7 @@ class History:
             self.keys.append(made.key)
 
 
-def _parsed(entry: Entry) -> tuple[Checkpoint, list[Head]]:
+def _parse(entry: Entry) -> tuple[Checkpoint, list[Head]]:
     found: dict[str, Any] = json.loads(entry.detail)
     numbers = [found[name] for name in _NUMBERS]
     if tuple(map(type, numbers)) != (int, str, int, int):
@@ -258,10 +258,13 @@ def problems(store: Store, past: History, heads: Mapping[str, Head] | None = Non
     for one in {one.head: one for one in (*newest.values(), *past.known[past.checked :])}.values():
         if heads.get(one.head.run_id) != one.head:
             wanted.setdefault(one.head.run_id, []).append(one)
-    return [*past.broken, *(problem for run_id, known in wanted.items() for problem in _missing(store, run_id, known))]
+    return [
+        *past.broken,
+        *(problem for run_id, known in wanted.items() for problem in _lost_rows(store, run_id, known)),
+    ]
 
 
-def _missing(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterator[str]:
+def _lost_rows(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Iterator[str]:
     first = min(one.head.seq for one in known)
     rows = rows_of(store, run_id=run_id, after=(run_id, first - 1))
     last = max(one.head.seq for one in known)

@@ -161,7 +161,7 @@ _LINES: dict[str, Callable[[Entry, dict[str, Any], str], str]] = {
 
 
 _PAGE = 200
-_WORDS = ('"comment":"', '"reason":"')
+_COMMENT_FIELDS = ('"comment":"', '"reason":"')
 
 
 class Purged(NamedTuple):
@@ -197,12 +197,12 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     for request in requests_in(store, Filter(states=FINAL)):
         if request.purged_at is not None or ended_at(request) >= before:
             continue
-        if _is_needed(store, request, before, by, channel, is_dry=is_dry):
+        if _purge_unless_needed(store, request, before, by, channel, is_dry=is_dry):
             needed += 1
             continue
         requests += 1
         rows = rows_of(store, run_id=request.run_id, request_id=request.id)
-        words += sum(any(word in row.detail for word in _WORDS) for row in rows)
+        words += sum(any(word in row.detail for word in _COMMENT_FIELDS) for row in rows)
     runs, cursor = list[str](), None
     while True:
         found, cursor = store.runs(RunFilter(frozenset({RunState.ENDED})), cursor=cursor, limit=_PAGE)
@@ -216,7 +216,9 @@ def purge(store: Store, *, before: datetime, by: Identity, channel: str, is_dry:
     return Purged(requests, len(runs), live, needed, words, is_dry or store.scrub())
 
 
-def _is_needed(store: Store, request: Request, before: datetime, by: Identity, channel: str, *, is_dry: bool) -> bool:
+def _purge_unless_needed(
+    store: Store, request: Request, before: datetime, by: Identity, channel: str, *, is_dry: bool
+) -> bool:
     """Purge a request, or only look; return whether its run still needs it."""
     try:
         if is_dry:
@@ -236,7 +238,7 @@ _VERBS = {
     "approved": "approve", "rejected": "reject", "feedback": "feedback", "answered": "answer", "cancelled": "cancel",
     "withdrawn": "withdraw",
 }  # fmt: skip
-_TAKEN_BACK = frozenset({"returned", "undone"})
+_REVERSED = frozenset({"returned", "undone"})
 _AFTERWARDS = frozenset({"cleared", "commented", "extended", "purged"})
 
 
@@ -322,7 +324,7 @@ def _shown(subject: Call | Question) -> dict[str, Any]:
 def _facts(own: list[Entry]) -> dict[str, Any]:
     """Return the facts that the rows of a request record, by the part of the receipt that states them."""
     asked, first = own[0], _detail(own[0])
-    ended = _ended(own)
+    ended = _decision_row(own)
     started = [row for row in own if row.event == "started"]
     resolved = [row for row in own if row.event == "resolved"]
     return {
@@ -343,10 +345,10 @@ def _facts(own: list[Entry]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ended(own: list[Entry]) -> Entry | None:
+def _decision_row(own: list[Entry]) -> Entry | None:
     """Return the row of the decision; None if there is none, or it was undone or returned."""
-    last = next((row for row in reversed(own) if row.event in _VERBS or row.event in _TAKEN_BACK), None)
-    return None if last is None or last.event in _TAKEN_BACK else last
+    last = next((row for row in reversed(own) if row.event in _VERBS or row.event in _REVERSED), None)
+    return None if last is None or last.event in _REVERSED else last
 
 
 def _decision_facts(row: Entry) -> dict[str, Any]:
@@ -400,7 +402,7 @@ def _check(body: dict[str, Any]) -> None:
     if body["outcome"]["state"] not in trail.states:
         raise errors.EvidenceError("outcome.state of the receipt does not match its rows")
     facts = _facts(own)
-    ended = _ended(own)
+    ended = _decision_row(own)
     if ended is not None and ended.event != "withdrawn":
         detail = _detail(ended)
         comment = detail.get("comment", detail.get("reason"))
@@ -445,6 +447,6 @@ def _check_shown(body: dict[str, Any], own: list[Entry]) -> None:
         found, text = body[part], body[part]["text"]
         if shown_digest(text) != digest:
             raise errors.EvidenceError(f"{part} of the receipt does not match its rows")
-        drawn = {"question": text} if "question" in found else {"arguments": canonical.display(canonical.load(text))}
-        if json.dumps({**drawn, "text": text}) != json.dumps(found):
+        expected = {"question": text} if "question" in found else {"arguments": canonical.display(canonical.load(text))}
+        if json.dumps({**expected, "text": text}) != json.dumps(found):
             raise errors.EvidenceError(f"{part} of the receipt does not match its text")

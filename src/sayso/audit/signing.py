@@ -155,14 +155,14 @@ def document_text(kind: str, body: dict[str, Any], signer: Signer | None) -> str
     """Return the text of a document of this kind, signed if there is a signer."""
     content = json.dumps(body, indent=1)
     key, signature = (None, None) if signer is None else (signer.key, signer.sign(content.encode("ascii")))
-    return _framed(kind, content, {"digest": _digest(content), "key": key, "signature": signature})
+    return _frame(kind, content, {"digest": _digest(content), "key": key, "signature": signature})
 
 
 def _digest(content: str) -> str:
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
-def _framed(kind: str, content: str, proof: dict[str, Any]) -> str:
+def _frame(kind: str, content: str, proof: dict[str, Any]) -> str:
     return f'{{\n"{kind}": {content},\n"proof": {json.dumps(proof)}\n}}\n'
 
 
@@ -203,7 +203,7 @@ def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> S
         EvidenceError: It is not of this kind, was changed or truncated, or is not signed by that key.
         ConfigError: It is signed, and the extra `crypto` is not installed.
     """
-    text, proof = _parts(kind, content)
+    text, proof = _split(kind, content)
     if proof["digest"] != _digest(text):
         raise errors.EvidenceError(f"the {kind} was changed after it was written: its digest does not match")
     key = proof["key"]
@@ -222,7 +222,7 @@ def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> S
     return SignedDocument(body, key)
 
 
-def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
+def _split(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
     """Return a document's content and proof, after checking that its framing is exactly as sayso writes it."""
     begin = f'{{\n"{kind}": '
     if not content.startswith(_begin(kind)):
@@ -236,6 +236,6 @@ def _parts(kind: str, content: bytes) -> tuple[str, dict[str, Any]]:
     proof = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if tuple(proof) != _PROOF or (proof["key"] is None) is not (proof["signature"] is None):
         raise errors.EvidenceError(f"the {kind} is truncated, or was changed: it does not end with its proof")
-    if _framed(kind, text, proof).encode("ascii", "replace") != content:
+    if _frame(kind, text, proof).encode("ascii", "replace") != content:
         raise errors.EvidenceError(f"the {kind} was changed after it was written: it is not in its canonical form")
     return text, proof

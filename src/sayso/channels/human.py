@@ -254,7 +254,7 @@ def _read_line(prompt: str, is_cancelled: Callable[[], bool]) -> str:
     """
     if not _can_read_stdin():
         return input(prompt)
-    terminal.Screen.forget_typed()
+    terminal.Screen.discard_input()
     with suppress(AttributeError, OSError, ValueError):  # no stderr, or its reader is gone
         sys.stderr.write(prompt)
         sys.stderr.flush()

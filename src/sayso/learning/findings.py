@@ -409,7 +409,7 @@ def report(
     for name, one in counts.tools.items():
         if one.is_gate and one.decided >= FEWEST and one.as_proposed == one.decided:
             approved, half = Share(one.as_proposed, one.decided), median_low(one.spans)
-            fields = {argument: known.described() for argument, known in one.arguments.items()}
+            fields = {argument: known.describe() for argument, known in one.arguments.items()}
             risk, people = ", ".join(sorted(one.risks)), len(one.reviewers)
             candidates.append(Candidate(name, risk, approved, people, half, half < HASTE, one.went_wrong, fields))
     edits = [
@@ -420,8 +420,8 @@ def report(
     ]
     stamps = [one.stamp(risk) for (_, risk), one in counts.reviewers.items() if len(one.spans) >= FEWEST]
     reasons = [
-        Reason(counts.words[key], count, tuple(name for name, _ in _most_first(counts.refused[key])))
-        for key, count in _most_first(counts.reasons)
+        Reason(counts.words[key], count, tuple(name for name, _ in _by_count(counts.refused[key])))
+        for key, count in _by_count(counts.reasons)
     ]
     gates = {name: one.cases for name, one in counts.tools.items() if one.is_gate}
     rules, not_proposed = tuple[Proposal, ...](), None
@@ -442,5 +442,5 @@ def report(
     )
 
 
-def _most_first(counted: Counter[str]) -> list[tuple[str, int]]:
+def _by_count(counted: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counted.items(), key=lambda one: (-one[1], one[0]))

@@ -125,7 +125,7 @@ class Values:
         is_long = any(isinstance(value, str) and len(value) > _LONG for value in found)
         return found if found and len(found) <= _FEW and is_plain and not is_long else None
 
-    def described(self) -> str:
+    def describe(self) -> str:
         """Describe the values, in ASCII."""
         few, count = self.few, len(self.found)
         if self.is_masked:
@@ -265,7 +265,7 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
     for tool, cases in tools.items():
         if "*" in tool:
             continue  # a rule for such a name would be a pattern that also matches other tools
-        for draft in _drafts(tool, cases, names) if len(by_tool) < _MOST_TOOLS else ():
+        for draft in _draft_rules(tool, cases, names) if len(by_tool) < _MOST_TOOLS else ():
             try:
                 by_tool.setdefault(tool, []).append(_Replayed(draft, Policy.of_text(draft.rule)))
             except errors.PolicyError:  # the tool's name is not a valid pattern
@@ -310,23 +310,23 @@ class _Replayed:
 # -- deriving a rule from calls --------------------------------------------------------------------------------------
 
 
-def _drafts(tool: str, cases: Sequence[Case], names: set[str]) -> Iterator[Proposal]:
+def _draft_rules(tool: str, cases: Sequence[Case], names: set[str]) -> Iterator[Proposal]:
     """Yield the rules for a tool: for all of its calls, or else for those on one side of a number."""
     outcomes = {case.outcome for case in cases}
     short = tool.rpartition(":")[2]
     short = re.sub(r"[^\w .,-]", "_", tool if short in names else short, flags=re.ASCII)[-40:].strip()
     names.add(tool.rpartition(":")[2])
     if outcomes == {"approved"}:
-        yield from _allowing(tool, f"{short} as approved before", cases)
+        yield from _allow_rules(tool, f"{short} as approved before", cases)
     elif outcomes == {"refused"}:
-        yield from _denying(tool, f"{short} is refused", cases, None)
+        yield from _deny_rules(tool, f"{short} is refused", cases, None)
     else:
-        low, high = (_beside_a_number(cases, outcome) for outcome in ("approved", "refused"))
+        low, high = (_split_by_number(cases, outcome) for outcome in ("approved", "refused"))
         if low is not None:
-            yield from _allowing(tool, f"{short}, {low.name} up to {low.bound}", low.cases)
+            yield from _allow_rules(tool, f"{short}, {low.name} up to {low.bound}", low.cases)
         if high is not None:
             test = f"args.{high.name} >= {high.bound}"
-            yield from _denying(tool, f"{short}, {high.name} from {high.bound}", high.cases, test)
+            yield from _deny_rules(tool, f"{short}, {high.name} from {high.bound}", high.cases, test)
 
 
 class _Side(NamedTuple):
@@ -337,7 +337,7 @@ class _Side(NamedTuple):
     cases: Sequence[Case]
 
 
-def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
+def _split_by_number(cases: Sequence[Case], outcome: str) -> _Side | None:
     """Return the approved calls below all others, or the refused calls above all others, by one numeric argument.
 
     Among several arguments it chooses the one that separates the most calls. Ids do not count as numbers.
@@ -357,7 +357,7 @@ def _beside_a_number(cases: Sequence[Case], outcome: str) -> _Side | None:
     return max(found, key=lambda side: len(side.cases), default=None)
 
 
-def _allowing(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]:
+def _allow_rules(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]:
     if len(cases) < FEWEST or median_low(case.seconds for case in cases) < HASTE.total_seconds():
         return  # decisions this fast prove little
     values: dict[str, Values] = {}
@@ -368,17 +368,17 @@ def _allowing(tool: str, name: str, cases: Sequence[Case]) -> Iterator[Proposal]
     for argument, known in values.items():
         if known.count < len(cases):
             continue  # a rule cannot test an argument that may be missing
-        test = next((one for one in _tests(argument, known) if _fits(one, cases[0].schema)), None)
+        test = next((one for one in _tests(argument, known) if _is_valid_condition(one, cases[0].schema)), None)
         if test is not None:
             tests[argument] = test
         elif len(known.found) == 1:
             return  # a rule that ignored this argument would allow values that nobody has seen
     if tests:
-        free = {one: known.described() for one, known in values.items() if one not in tests}
+        free = {one: known.describe() for one, known in values.items() if one not in tests}
         yield _draft(tool, name, "allow", " && ".join(tests.values()), ["log = true"], cases, free)
 
 
-def _denying(tool: str, name: str, cases: Sequence[Case], test: str | None) -> Iterator[Proposal]:
+def _deny_rules(tool: str, name: str, cases: Sequence[Case], test: str | None) -> Iterator[Proposal]:
     if len(cases) >= FEWEST:
         reason = 'reason = "people have always rejected these calls"'
         yield _draft(tool, name, "deny", test, [reason], cases, {})
@@ -388,8 +388,8 @@ def _draft(
     tool: str, name: str, verdict: Literal["allow", "deny"], when: str | None, more: Sequence[str],
     cases: Sequence[Case], free: Mapping[str, str],
 ) -> Proposal:  # fmt: skip
-    lines = ["[[rules]]", f"name = {_quoted(name[:80].strip())}", f"tool = {_quoted(tool)}"]
-    lines += [] if when is None else [f"when = '{when}'"]  # it contains no ', see `_quoted`
+    lines = ["[[rules]]", f"name = {_quote(name[:80].strip())}", f"tool = {_quote(tool)}"]
+    lines += [] if when is None else [f"when = '{when}'"]  # it contains no ', see `_quote`
     text = "\n".join([*lines, f'verdict = "{verdict}"', *more, ""])
     people = frozenset[str]().union(*(case.people for case in cases))
     asked = [case.asked for case in cases]
@@ -404,7 +404,7 @@ def _tests(argument: str, known: Values) -> Iterator[str]:
     if len(known.found) == 1:
         (tree,) = known.found.values()
         number = number_of(tree)  # a decimal is a number if the schema says so, otherwise a text
-        literals = [_cel(display(tree)), *([] if number is None else [str(number)])]
+        literals = [_cel_literal(display(tree)), *([] if number is None else [str(number)])]
         yield from (f"{here} == {one}" for one in literals if tree is not None and len(one) <= _LONGEST_LITERAL)
         if tree is None:
             yield f"!has({here})"
@@ -412,10 +412,10 @@ def _tests(argument: str, known: Values) -> Iterator[str]:
         if not is_id(argument):
             yield f"{here} >= {known.low} && {here} <= {known.high}"
     elif known.few is not None and None not in known.few:
-        yield f"{here} in [{', '.join(map(_cel, known.few))}]"
+        yield f"{here} in [{', '.join(map(_cel_literal, known.few))}]"
 
 
-def _fits(test: str, schema: str) -> bool:
+def _is_valid_condition(test: str, schema: str) -> bool:
     try:
         Condition(test, Schema.from_text(schema))
     except ConditionError:
@@ -427,24 +427,24 @@ def _is_name(argument: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w*", argument, re.ASCII) is not None
 
 
-def _cel(value: Any) -> str:
+def _cel_literal(value: Any) -> str:
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case str():
-            return _quoted(value)
+            return _quote(value)
         case dict():
             named = cast("dict[str, Any]", value)
-            return f"{{{', '.join(f'{_quoted(name)}: {_cel(held)}' for name, held in named.items())}}}"
+            return f"{{{', '.join(f'{_quote(name)}: {_cel_literal(held)}' for name, held in named.items())}}}"
         case list():
-            return f"[{', '.join(map(_cel, cast('list[Any]', value)))}]"
+            return f"[{', '.join(map(_cel_literal, cast('list[Any]', value)))}]"
         case _:
             return str(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a text in ASCII and without ', so that both TOML and CEL can parse it."""
     found = ""
     for char in text:

@@ -186,7 +186,7 @@ def _request(kind: Any, run_id: str, subject: Call | Question, fields: Mapping[s
 _PACE = 0.002  # seconds between polls for pending requests
 
 
-class _Step(NamedTuple):
+class _ScriptedStep(NamedTuple):
     verb: str
     words: tuple[Any, ...]
     options: dict[str, Any]
@@ -219,17 +219,17 @@ class ScriptedReviewer:
     def __init__(self, store: Store | str | None = None, *, by: Reviewer | str = "reviewer") -> None:
         self.seen: list[Request] = []
         self._review = Review(store, reviewer=by, channel="script")
-        self._steps: deque[_Step] = deque()
-        self._left: set[str] = set()
+        self._steps: deque[_ScriptedStep] = deque()
+        self._skipped: set[str] = set()
         self._problems: list[str] = []
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     # -- the script --------------------------------------------------------------------------------------------
 
-    def _then(self, verb: str, *words: Any, **options: Any) -> Self:
+    def _add_step(self, verb: str, *words: Any, **options: Any) -> Self:
         given = {name: value for name, value in options.items() if value is not None}
-        self._steps.append(_Step(verb, words, given))
+        self._steps.append(_ScriptedStep(verb, words, given))
         return self
 
     def approve(
@@ -237,27 +237,27 @@ class ScriptedReviewer:
         comment: str | None = None, by: Reviewer | str | None = None,
     ) -> Self:  # fmt: skip
         """Add a step that approves; see `Review.approve`. Like every step, it returns the reviewer itself."""
-        return self._then("approve", changes=changes, arguments=arguments, comment=comment, by=by)
+        return self._add_step("approve", changes=changes, arguments=arguments, comment=comment, by=by)
 
     def reject(self, comment: str | None = None, *, by: Reviewer | str | None = None) -> Self:
         """Add a step that rejects."""
-        return self._then("reject", comment, by=by)
+        return self._add_step("reject", comment, by=by)
 
     def feedback(self, comment: str, *, by: Reviewer | str | None = None) -> Self:
         """Add a step that sends the call back with feedback for the program."""
-        return self._then("feedback", comment, by=by)
+        return self._add_step("feedback", comment, by=by)
 
     def answer(self, value: Any, *, by: Reviewer | str | None = None) -> Self:
         """Add a step that answers a question."""
-        return self._then("answer", value, by=by)
+        return self._add_step("answer", value, by=by)
 
     def cancel(self, comment: str | None = None, *, by: Reviewer | str | None = None) -> Self:
         """Add a step that cancels the run."""
-        return self._then("cancel", comment, by=by)
+        return self._add_step("cancel", comment, by=by)
 
     def leave(self) -> Self:
         """Add a step that leaves a request pending for good."""
-        return self._then("leave")
+        return self._add_step("leave")
 
     # -- decisions ---------------------------------------------------------------------------------------------
 
@@ -274,18 +274,18 @@ class ScriptedReviewer:
         return self._decide(request)
 
     def _waiting(self) -> Request | None:
-        return next((one for one in self._review.list(state=State.PENDING) if one.id not in self._left), None)
+        return next((one for one in self._review.list(state=State.PENDING) if one.id not in self._skipped), None)
 
     def _decide(self, request: Request) -> Request:
         step = self._steps.popleft()
         self.seen.append(request)
         if step.verb == "leave":
-            self._left.add(request.id)
+            self._skipped.add(request.id)
             return request
         verb = partial(getattr(self._review, step.verb), request.id, *step.words, **step.options)
         return verb()
 
-    def _work(self) -> None:
+    def _decide_until_stopped(self) -> None:
         while not self._stop.wait(_PACE):
             request = self._waiting()
             if request is None:
@@ -302,7 +302,7 @@ class ScriptedReviewer:
 
     def _give_up(self, request: Request) -> None:
         """Cancel a request that has no step, so that the test fails instead of waiting forever."""
-        self._left.add(request.id)
+        self._skipped.add(request.id)
         anybody = Reviewer("scripted reviewer", roles=request.quorum.roles, issuer="script")
         with suppress(SaysoError):  # somebody else decided it first
             if request.claimed_by is not None:
@@ -311,7 +311,7 @@ class ScriptedReviewer:
 
     def __enter__(self) -> Self:
         self._stop.clear()
-        self._thread = threading.Thread(target=self._work, name="sayso-scripted-reviewer", daemon=True)
+        self._thread = threading.Thread(target=self._decide_until_stopped, name="sayso-scripted-reviewer", daemon=True)
         self._thread.start()
         return self
 
@@ -322,7 +322,7 @@ class ScriptedReviewer:
             self._thread = None
         if error is None:
             self.must_be_done()
-        elif problems := self._reported():
+        elif problems := self._take_problems():
             error.add_note(f"scripted reviewer: {problems}")  # probably the cause of the block's exception
 
     def must_be_done(self) -> None:
@@ -331,10 +331,10 @@ class ScriptedReviewer:
         Raises:
             AssertionError: A step was not used, a request had no step, or a decision failed.
         """
-        problems = self._reported()
+        problems = self._take_problems()
         assert not problems, problems
 
-    def _reported(self) -> str:
+    def _take_problems(self) -> str:
         problems = [*self._problems, *(f"the step {step} was not needed" for step in self._steps)]
         self._problems.clear()
         self._steps.clear()
