@@ -776,5 +776,5 @@ async def test_a_client_of_the_stateless_protocol_answers_with_the_call_made_aga
 def test_a_long_session_does_not_remember_every_request_that_asked_for_progress() -> None:
     proxy = Proxy(lambda: None, None, None)  # type: ignore[arg-type]
     for number in range(3_000):
-        proxy.notice({"id": number, "params": {"_meta": {"progressToken": f"t{number}"}}})
+        proxy.record_client({"id": number, "params": {"_meta": {"progressToken": f"t{number}"}}})
     assert [proxy._progress.get(token) for token in ("t0", "t2999")] == [None, 2999]

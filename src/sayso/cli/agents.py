@@ -278,7 +278,7 @@ def install(
     words += [word for pattern in hold for word in ("--hold", pattern)]
     words += [] if policy is None else ["--policy", policy]
     words += [] if store is None else ["--store", store]
-    return _apply_change(settings.installed(host, words, wait, "project" if is_project else "user"), yes=yes)
+    return _apply_change(settings.plan_install(host, words, wait, "project" if is_project else "user"), yes=yes)
 
 
 @hook.command()
@@ -287,7 +287,7 @@ def install(
 @_yes
 def remove(host: str, *, is_project: bool, yes: bool) -> int:
     """Remove the hook from a coding agent's settings. The change is shown first."""
-    return _apply_change(settings.removed(host, "project" if is_project else "user"), yes=yes)
+    return _apply_change(settings.plan_removal(host, "project" if is_project else "user"), yes=yes)
 
 
 @hook.command(name="trust")
@@ -301,7 +301,7 @@ def trust_settings(folder: Path, *, revoke: bool, is_list: bool, yes: bool) -> i
     The file is shown first. A hook in your own settings ignores the settings of folders that you have not trusted.
     """
     if is_list:
-        for path, is_same in options.trusted():
+        for path, is_same in options.list_trusted():
             echo(f"{escape(path)}{'' if is_same else ': changed since it was trusted, so every call there is denied'}")
         return 0
     path = folder.resolve() / "sayso.toml"

@@ -21,7 +21,7 @@ from sayso.model import canonical
 from sayso.stores.base import Store
 
 _HOST = HOSTS["claude-code"]
-_NEVER_REPORTED = "the session ended, and the SDK did not report how the call ended"
+_NOT_REPORTED = "the session ended, and the SDK did not report how the call ended"
 
 
 class ClaudeApprovals:
@@ -99,18 +99,18 @@ class ClaudeApprovals:
                 return {}
             if self._mode == "block":
                 self._asked[cast("str", event.call_id)] = event
-                return _before("ask", f"{_HOST.title} wants to run {describe(event)}")
+                return _pre_tool_use_output("ask", f"{_HOST.title} wants to run {describe(event)}")
             held = await self._hold(event)
             if held.state == "pending":
-                return _before("defer", f"a person must approve {held.id}")
+                return _pre_tool_use_output("defer", f"a person must approve {held.id}")
             if held.state == "allowed":
                 return {}
             changed, note = await self._start(event, held)
         except ConfirmationRejected as no:
-            return _before("deny", no.message_for_model)
+            return _pre_tool_use_output("deny", no.message_for_model)
         except Exception as error:  # noqa: BLE001  an error would let the call through
-            return _before("deny", _not_run(error))
-        return _before("allow", None, updatedInput=changed, additionalContext=note)
+            return _pre_tool_use_output("deny", _not_run(error))
+        return _pre_tool_use_output("allow", None, updatedInput=changed, additionalContext=note)
 
     async def can_use_tool(self, name: str, arguments: dict[str, Any], context: Any) -> Any:
         """Wait for the decision on a call, and return the SDK's `PermissionResult`."""
@@ -169,7 +169,7 @@ class ClaudeApprovals:
         """End the session, and record started calls that never reported as `unknown`."""
         while self._running:
             _, held = self._running.popitem()
-            await held.unknown(_NEVER_REPORTED)
+            await held.unknown(_NOT_REPORTED)
 
     async def __aenter__(self) -> Self:
         return self
@@ -178,7 +178,7 @@ class ClaudeApprovals:
         await self.close()
 
 
-def _before(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:
+def _pre_tool_use_output(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:
     fields = {"permissionDecision": decision, "permissionDecisionReason": reason, **more}
     given = {name: value for name, value in fields.items() if value not in (None, "")}
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **given}}

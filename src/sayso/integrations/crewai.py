@@ -40,7 +40,7 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
             known.update(_tools_of(context))
             if not hook.holds(context.tool_name, known, or_more=True):
                 return None
-            text = _held(hook, context)
+            text = _run_held(hook, context)
         except Exception as error:  # noqa: BLE001  if this raised, CrewAI would run the tool
             text = not_run(context.tool_name, str(error))
         results[id(context.tool_input)] = context.tool_input, text  # the hook after the call gets the same dict
@@ -69,7 +69,7 @@ def _tools_of(context: Any) -> set[str]:
     return {context.tool_name, *(sanitize(tool.name) for tools in lists for tool in tools)}
 
 
-def _held(hook: ToolHook, context: Any) -> str:
+def _run_held(hook: ToolHook, context: Any) -> str:
     tool = context.tool
     if tool is None:
         raise ConfigError("CrewAI did not name the tool that it calls")

@@ -73,12 +73,12 @@ class Resumable:
         Raises:
             Suspended: A call waits for a person.
         """
-        with self._replayed(self._started(run, inputs)) as agent:
+        with self._replayed(self._position(run, inputs)) as agent:
             return agent(**inputs)
 
     async def acall(self, run: str, /, **inputs: Any) -> Any:
         """Call the agent without blocking the event loop."""
-        with self._replayed(self._started(run, inputs)) as agent:
+        with self._replayed(self._position(run, inputs)) as agent:
             return await agent.acall(**inputs)
 
     def resume(self, state: Mapping[str, Any]) -> Any:
@@ -97,7 +97,7 @@ class Resumable:
         with self._replayed(here) as agent:
             return await agent.acall(**self._inputs(here))
 
-    def _started(self, run: str, inputs: Mapping[str, Any]) -> Position:
+    def _position(self, run: str, inputs: Mapping[str, Any]) -> Position:
         return position.get() or Position.start(run, inputs, suspends=self._suspends)
 
     def _inputs(self, here: Position) -> dict[str, Any]:
@@ -221,12 +221,12 @@ def _tool(
     """Return a `dspy.Tool` of a function for calls and one for awaited calls."""
 
     def function(**arguments: Any) -> Any:
-        with _stopped():
+        with _stopping():
             must_not_block(about["name"], "use `acall`")
             return call(**arguments)
 
     async def async_function(**arguments: Any) -> Any:
-        with _stopped():
+        with _stopping():
             return await acall(**arguments)
 
     class HeldTool(_dspy().Tool):
@@ -239,7 +239,7 @@ def _tool(
 
 
 @contextmanager
-def _stopped() -> Generator[None]:
+def _stopping() -> Generator[None]:
     try:
         yield
     except (ConfirmationCancelled, SaysoError) as why:

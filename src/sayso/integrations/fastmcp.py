@@ -44,7 +44,7 @@ class _Calls(ToolHook):
         self._own_run = new_run_id()
         self._delivered: Counter[str] = Counter()
 
-    async def through(
+    async def hold(
         self, name: str, arguments: dict[str, Any], about: Mapping[str, Any],
         run: Callable[[dict[str, Any]], Awaitable[Any]], kind: Any,
     ) -> Any:  # fmt: skip
@@ -82,10 +82,10 @@ class _Calls(ToolHook):
             if is_over:  # from now on an equal call is a new one
                 self._delivered[digest] = max(self._delivered[digest], number + 1)
         if not result.has_run:
-            return kind(content=_words(result.text), is_error=True)
+            return kind(content=_texts(result.text), is_error=True)
         if ran and not result.words:
             return ran[0]
-        content = [*_words(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
+        content = [*_texts(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
         return kind(content=content, structured_content=result.value["structured"], is_error=False)
 
 
@@ -112,7 +112,7 @@ def _client() -> str:
 
 
 @asynccontextmanager
-async def _beating(report_progress: Callable[..., Awaitable[Any]]) -> AsyncGenerator[None]:
+async def _reporting_progress(report_progress: Callable[..., Awaitable[Any]]) -> AsyncGenerator[None]:
     """Send progress while a call waits, which resets the timeout of clients that asked for progress."""
 
     async def beat() -> None:
@@ -129,7 +129,7 @@ async def _beating(report_progress: Callable[..., Awaitable[Any]]) -> AsyncGener
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _words(text: str) -> list[Any]:
+def _texts(text: str) -> list[Any]:
     return [_module("mcp_types").TextContent(type="text", text=text)] if text else []
 
 
@@ -172,7 +172,7 @@ class ApprovalMiddleware(_Middleware):
             name = message.name if tool is None else tool.name
             is_held = await self._holds(name, here.fastmcp)
         except ConfigError as error:
-            return kind(content=_words(not_run(message.name, str(error))), is_error=True)
+            return kind(content=_texts(not_run(message.name, str(error))), is_error=True)
         if not is_held:
             return await call_next(context)
 
@@ -180,10 +180,10 @@ class ApprovalMiddleware(_Middleware):
             return await call_next(context.copy(message=message.model_copy(update={"arguments": approved})))
 
         if tool is None:
-            return kind(content=_words(not_run(name, _UNKNOWN)), is_error=True)
+            return kind(content=_texts(not_run(name, _UNKNOWN)), is_error=True)
         about = {"schema": tool.parameters, "description": tool.description}
-        async with _beating(here.report_progress):
-            return await self._calls.through(name, dict(message.arguments or {}), about, run, kind)
+        async with _reporting_progress(here.report_progress):
+            return await self._calls.hold(name, dict(message.arguments or {}), about, run, kind)
 
     async def _tool(self, server: Any, name: str) -> Any:
         """Return a tool by the name that the server lists, or by the name with a hash that its apps can call."""
@@ -234,17 +234,17 @@ class ServerApproval:
         except ConfigError as error:
             if ctx.method == "tools/list":
                 raise
-            return kind(content=_words(not_run(str(name), str(error))), is_error=True)
+            return kind(content=_texts(not_run(str(name), str(error))), is_error=True)
         if ctx.method == "tools/list" or not is_held or not isinstance(name, str):
             return await call_next(ctx)
         if name not in tools or not isinstance(arguments, dict | None):
             why = "its arguments are not an object" if name in tools else _UNKNOWN
-            return kind(content=_words(not_run(name, why)), is_error=True)
+            return kind(content=_texts(not_run(name, why)), is_error=True)
 
         async def run(approved: dict[str, Any]) -> Any:
             result = await call_next(replace(ctx, params={**params, "arguments": approved}))
             return kind.model_validate(result) if isinstance(result, dict) else result
 
         about = {"schema": tools[name].input_schema, "description": tools[name].description}
-        async with _beating(ctx.session.report_progress):
-            return await self._calls.through(name, cast("dict[str, Any]", arguments or {}), about, run, kind)
+        async with _reporting_progress(ctx.session.report_progress):
+            return await self._calls.hold(name, cast("dict[str, Any]", arguments or {}), about, run, kind)

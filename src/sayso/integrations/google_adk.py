@@ -89,7 +89,7 @@ class ApprovalPlugin(_plugins.BasePlugin):
             tool.name, tool_args, id=tool_context.function_call_id,
             conversation=f"{session.app_name}/{session.user_id}/{session.id}",
             schema=_schema_of(tool), description=tool.description,
-            words=_words_before(session.events, tool_context.function_call_id),
+            words=_model_text(session.events, tool_context.function_call_id),
         )  # fmt: skip
         result = await self._hook.acall(call, execute)
         if answers and answers[-1] is not None:
@@ -107,7 +107,7 @@ def _schema_of(tool: Any) -> Any:
     return made.parameters.json_schema.model_dump(mode="json", exclude_none=True)
 
 
-def _words_before(events: list[Any], call_id: str) -> str:
+def _model_text(events: list[Any], call_id: str) -> str:
     for event in reversed(events):
         if any(call.id == call_id for call in event.get_function_calls()):
             return "".join(part.text or "" for part in event.content.parts).strip()

@@ -108,7 +108,7 @@ class _Hooks(_hooks.Hooks):
 
     async def on_before_model_generate(self, data: Any) -> None:
         self._check_names(data)
-        self._tell_notes(data)
+        self._add_notes(data)
 
     def _check_names(self, data: Any) -> None:
         """Warn about a name that no tool matches; end the sample if a tool has a similar name.
@@ -123,7 +123,7 @@ class _Hooks(_hooks.Hooks):
         except (errors.ConfigError, RuntimeWarning) as error:
             raise _util.LimitExceededError("custom", value=1, limit=0, message=str(error)) from error
 
-    def _tell_notes(self, data: Any) -> None:
+    def _add_notes(self, data: Any) -> None:
         """Tell the model a reviewer's changes and notes, because Inspect does not show it an approval's explanation."""
         sample = _samples.sample_active()  # its id here differs from the one in its events
         if sample is None:
@@ -133,9 +133,9 @@ class _Hooks(_hooks.Hooks):
             if note is None:
                 continue
             if message.error is not None:
-                message.error.message = _with_note(note, message.error.message)
+                message.error.message = _prepend_note(note, message.error.message)
             elif isinstance(message.content, str):
-                message.content = _with_note(note, message.content)
+                message.content = _prepend_note(note, message.content)
             elif all(getattr(part, "text", None) != note for part in message.content):
                 message.content = [_texts.ContentText(text=note), *message.content]
 
@@ -159,6 +159,6 @@ class _Hooks(_hooks.Hooks):
             await _running.pop(key).unknown("the sample ended, and its events do not show how the call ended")
 
 
-def _with_note(note: str, text: str) -> str:
+def _prepend_note(note: str, text: str) -> str:
     """Prepend a note to a result. The model sees the message in every later call, so a note is not added twice."""
     return text if text.startswith(note) else f"{note}\n\n{text}"

@@ -117,7 +117,7 @@ class _Call:
             raise errors.ConfigError(f'wait="interrupt" needs a checkpointer and a thread_id; {self.name} was not run')
         shape: Any = getattr(tool, "tool_call_schema", None)  # excludes arguments that the graph injects
         schema: Any = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape
-        run, words = None if thread is None else str(thread), _words_before(state, self.id)
+        run, words = None if thread is None else str(thread), _model_text(state, self.id)
         about = getattr(tool, "description", None)
         filled = tool_calls.options_of(options, key=self.id, run=run, schema=schema, description=about, words=words)
         self._options: HoldOptions = {**filled, "suspends": _interrupted}
@@ -147,7 +147,7 @@ class _Call:
         if self._made is None:  # it ran elsewhere or earlier
             value: Any = result.value
             is_text = isinstance(value, str | list)
-            self._made = self._message(value) if is_text else json.loads(value["langgraph"], object_hook=_of_json)
+            self._made = self._message(value) if is_text else json.loads(value["langgraph"], object_hook=_from_json)
         return self._with_words(self._made, result.words)
 
     def _failed(self, error: Exception) -> Any:
@@ -178,7 +178,7 @@ class _Call:
         if isinstance(made, _lc.ToolMessage) and made.artifact is None:
             return made.content
         try:
-            return {"langgraph": json.dumps(made, default=_as_json)}
+            return {"langgraph": json.dumps(made, default=_to_json)}
         except Exception:  # noqa: BLE001  a state can have any value; an unserializable result is lost for a replay
             return made
 
@@ -230,19 +230,19 @@ class _Once:
             return await self._tool.ainvoke(given, config, **more)
 
 
-def _words_before(state: Any, call_id: str) -> str:
+def _model_text(state: Any, call_id: str) -> str:
     messages = cast("Any", state).get("messages") if isinstance(state, dict) else getattr(state, "messages", state)
     own = (m for m in messages or () if any(call["id"] == call_id for call in getattr(m, "tool_calls", None) or ()))
     return "".join(str(message.text).strip() for message in list(own)[-1:])
 
 
-def _as_json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, _lg.Command):
         return {"langgraph:command": {name: getattr(value, name) for name in ("graph", "update", "goto")}}
     return {"langgraph:message": _lc.message_to_dict(value)}
 
 
-def _of_json(found: dict[str, Any]) -> Any:
+def _from_json(found: dict[str, Any]) -> Any:
     if "langgraph:message" in found:
         return _lc.messages_from_dict([found["langgraph:message"]])[0]
     return _lg.Command(**found["langgraph:command"]) if "langgraph:command" in found else found

@@ -21,7 +21,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Store
 
 _PREFIX = "sayso/"
-_SHAPES = {
+_SCHEMAS = {
     verb: {
         "type": "object",
         "properties": {"request": {"type": "string"}, **details, "call": {"type": "string"}},
@@ -35,7 +35,7 @@ _SHAPES = {
 }
 
 
-class Desk:
+class ReviewTools:
     """The tools of one session.
 
     Args:
@@ -65,15 +65,15 @@ class Desk:
     async def approve(self, request: str, changes: dict[str, Any] | None = None, comment: str = "") -> str:
         """Propose to approve a request, as it is or with changes; a person confirms it, then call again."""
         wanted = {"changes": changes} if changes else {}
-        return await self._proposed("approve", request, wanted | ({"comment": comment} if comment else {}))
+        return await self._propose("approve", request, wanted | ({"comment": comment} if comment else {}))
 
     async def reject(self, request: str, reason: str = "") -> str:
         """Propose to reject a request; a person confirms it, then call again with the same arguments."""
-        return await self._proposed("reject", request, {"reason": reason} if reason else {})
+        return await self._propose("reject", request, {"reason": reason} if reason else {})
 
-    async def _proposed(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
+    async def _propose(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
         try:
-            return await self._held(verb, request_id, details)
+            return await self._decide_once_confirmed(verb, request_id, details)
         except signals.ConfirmationRejected as no:
             return no.message_for_model
         except signals.ConfirmationRequired as pause:
@@ -81,7 +81,7 @@ class Desk:
         except errors.SaysoError as error:
             return not_run(f"{_PREFIX}{verb}", str(error))
 
-    async def _held(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
+    async def _decide_once_confirmed(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
         target = await self._reader.get(request_id)
         if _name(target).startswith(_PREFIX):
             raise errors.ConfigError(f"{target.id} is a proposal by an agent, and only a person can decide it")
@@ -90,7 +90,7 @@ class Desk:
         form = canonical.encode({"arguments": arguments, "at": target.current_fingerprint}).text
         key = f"{verb}:{hashlib.sha256(form.encode()).hexdigest()[:40]}"
         held = await aio.hold(
-            f"{_PREFIX}{verb}", arguments, schema=_SHAPES[verb], key=key, run=self._run, store=self._store,
+            f"{_PREFIX}{verb}", arguments, schema=_SCHEMAS[verb], key=key, run=self._run, store=self._store,
             # A proposal has the risk of its call. No rule, budget or grant can replace the person who confirms it.
             when=lambda: policy.hold(risk=target.risk, channels=target.channels, always=True), always=True,
             title=f"An agent proposes to {verb} this call",
@@ -134,8 +134,8 @@ def serve(store: Store) -> None:
             " in sayso.toml"
         )
     kind: Any = framework("mcp.server.mcpserver", "mcp", "the MCP SDK").MCPServer
-    desk, server = Desk(store), kind("sayso")
-    for tool, is_read_only in ((desk.list_requests, True), (desk.show_request, True), (desk.approve, False)):
+    tools, server = ReviewTools(store), kind("sayso")
+    for tool, is_read_only in ((tools.list_requests, True), (tools.show_request, True), (tools.approve, False)):
         server.tool(annotations={"readOnlyHint": is_read_only})(tool)
-    server.tool(annotations={"readOnlyHint": False})(desk.reject)
+    server.tool(annotations={"readOnlyHint": False})(tools.reject)
     server.run()

@@ -63,7 +63,7 @@ class ToolApproval(_plugins.Plugin):
         call = Call(
             use["name"], use["input"], id=use["toolUseId"], conversation=context.agent.session_id,
             schema=spec["inputSchema"].get("json"), description=spec["description"],
-            words=_words_before(context.agent.messages, use["toolUseId"]),
+            words=_model_text(context.agent.messages, use["toolUseId"]),
         )  # fmt: skip
         try:
             result = await self._hook.acall(call, execute)
@@ -79,7 +79,7 @@ class ToolApproval(_plugins.Plugin):
         yield _events.ToolResultEvent({"toolUseId": use["toolUseId"], "status": status, "content": content})
 
 
-def _words_before(messages: list[Any], call_id: str) -> str:
+def _model_text(messages: list[Any], call_id: str) -> str:
     for message in reversed(messages):
         parts = message["content"]
         if any(part.get("toolUse", {}).get("toolUseId") == call_id for part in parts):

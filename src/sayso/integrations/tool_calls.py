@@ -252,7 +252,7 @@ async def acall_tool(
         async with held:
             while True:
                 try:
-                    await _must_fit(held, check)
+                    await _check_edit(held, check)
                     value = await held.once(run)
                     return ToolResult(held.message_for_model(), value)
                 except ConfirmationRequired as signal:
@@ -310,16 +310,16 @@ async def ask_call(tool: str, arguments: Mapping[str, Any], options: HoldOptions
     except asyncio.CancelledError:
         # It may have been recorded anyway. A run without a name has withdrawn it; in a named run, find and withdraw it.
         if options.get("withdraw_on_exit") and not is_random(options.get("run") or scope.current().run_id):
-            await shielded(_take_back(tool, arguments, options))
+            await shielded(_withdraw_call(tool, arguments, options))
         raise
 
 
-async def _take_back(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> None:
+async def _withdraw_call(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> None:
     async with await aio.hold(tool, arguments, **options):
         pass
 
 
-async def _must_fit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
+async def _check_edit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
     """Send back an edit that the tool refuses; raise `ConfirmationRequired` if the call waits or waits again."""
     if check is None:
         return
@@ -467,15 +467,15 @@ class ToolHook(HeldTools):
         """Hold a call without a thread, and run it once it is approved; see `acall_tool`."""
         given = plain(call.arguments)
         run = _with_originals(call, given, execute)
-        return await acall_tool(call.name, given, run, self._filled(call), tells_failure=True)
+        return await acall_tool(call.name, given, run, self._hold_options(call), tells_failure=True)
 
     def call(self, call: Call, execute: Callable[[dict[str, Any]], Any]) -> ToolResult:
         """Hold a call, blocking the current thread while it waits; see `call_tool`."""
         given = plain(call.arguments)
         run = _with_originals(call, given, execute)
-        return call_tool(call.name, given, run, self._filled(call), tells_failure=True)
+        return call_tool(call.name, given, run, self._hold_options(call), tells_failure=True)
 
-    def _filled(self, call: Call) -> HoldOptions:
+    def _hold_options(self, call: Call) -> HoldOptions:
         current = scope.current()
         run = call.conversation or None if current.owner is not None else current.run_id  # a named run takes precedence
         options: HoldOptions = {**self._options, "suspends": self._suspends}
@@ -502,12 +502,12 @@ class PendingCalls:
     """
 
     def __init__(self) -> None:
-        self._left = ContextVar[list[tuple[str, str, Mapping[str, Any]]]]("sayso_pending")
+        self._unclaimed = ContextVar[list[tuple[str, str, Mapping[str, Any]]]]("sayso_pending")
         self._words = ContextVar[str]("sayso_words", default="")
 
     def show(self, calls: Iterable[tuple[str, str, Mapping[str, Any]]], words: str = "") -> None:
         """Record the calls of a message (id, tool and arguments), for this task and the tasks that it starts."""
-        self._left.set(list(calls))
+        self._unclaimed.set(list(calls))
         self._words.set(words)
 
     def take(
@@ -518,7 +518,7 @@ class PendingCalls:
         The framework may have added the `injectable` arguments, unless the model itself gave them. If there is no such
         call, the id is None, the text is empty, and the arguments are all others.
         """
-        left, others = self._left.get([]), {n: value for n, value in arguments.items() if n not in injectable}
+        left, others = self._unclaimed.get([]), {n: value for n, value in arguments.items() if n not in injectable}
         for each in left:
             given = others | {n: value for n, value in arguments.items() if n in each[2]}
             if each[1] == name and each[2] == given:

@@ -124,7 +124,7 @@ def test_without_a_script_the_folder_of_the_agent_brings_no_sayso_of_its_own(
 
 
 def test_settings_that_changed_since_they_were_shown_are_not_written(place: Path) -> None:
-    change = settings.installed("gemini", [], "1m", "user")
+    change = settings.plan_install("gemini", [], "1m", "user")
     path = file_of("gemini", place)
     path.parent.mkdir()
     path.write_text("{}", encoding="utf-8")

@@ -40,11 +40,13 @@ def answer(host: Host, text: str | bytes, options: Options) -> Answer:
         return Answer(2, "", "sayso: interrupted before a decision; the call was not run")
     except Exception as error:  # noqa: BLE001  hosts allow a call if its hook crashes
         if kind == "before":
-            return Answer(0, host.deny(f"The call was not run: {_words(error)}. Do not work around it; tell the user."))
-        return Answer(1, "", f"sayso: {_words(error)}")
+            return Answer(
+                0, host.deny(f"The call was not run: {_reason(error)}. Do not work around it; tell the user.")
+            )
+        return Answer(1, "", f"sayso: {_reason(error)}")
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return " ".join((str(error) or type(error).__name__).split()).rstrip(".")
 
 

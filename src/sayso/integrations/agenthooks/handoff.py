@@ -34,11 +34,11 @@ _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "ash
 
 def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings) -> Answer:
     """Answer according to the policy file."""
-    with _following(settings):
+    with _use_settings(settings):
         rules = policy.Policy.load(options.policy)
         verdict = rules.verdict(event.tool, event.arguments, run=event.session, agent=host.name, is_function=False)
         # Budgets count recorded calls, and a call that was told to be repeated keeps its request even if rules change.
-        if verdict.kind != "allow" or verdict.is_recorded or _was_sent_away(host, event, options):
+        if verdict.kind != "allow" or verdict.is_recorded or _has_ticket(host, event, options):
             return hold_call(host, event, options, settings, verdict)
         if verdict.log:
             detail = {"tool": event.tool, "rule": verdict.rule, "call": describe(event)}
@@ -46,7 +46,7 @@ def by_policy(host: Host, event: HookEvent, options: Options, settings: Settings
         return Answer(0, host.allow)
 
 
-def _was_sent_away(host: Host, event: HookEvent, options: Options) -> bool:
+def _has_ticket(host: Host, event: HookEvent, options: Options) -> bool:
     session = Session(host.name, event.session)
     if next(session.entries("ticket"), None) is None:
         return False  # true of most calls, which then need not open the store
@@ -63,7 +63,7 @@ def hold_call(
 ) -> Answer:
     """Ask a person about a call, wait, and start it for the host, or answer that it must be made again later."""
     session = Session(host.name, event.session)
-    with _following(settings), _stopped_by_signals():
+    with _use_settings(settings), _exit_on_sigterm():
         store = _store(options)
         shape = _shape(event, store)
         held = _find_or_ask(host, event, store, verdict or policy.hold(), session, shape, settings.ignored)
@@ -73,9 +73,9 @@ def hold_call(
             return Answer(0, host.allow)
         try:
             held.wait(duration.parse(options.wait))
-            return _hand_over(host, event, held, session, options, store)
+            return _start(host, event, held, session, options, store)
         except ConfirmationRequired:
-            session.add("ticket", [shape], {"key": _key(held)})
+            session.add("ticket", [shape], {"key": _request_key(held)})
             return Answer(0, host.deny(
                 f"Not run yet: a person must approve {held.id} ({describe(event)}). Make the same call again with"
                 " the same arguments to wait for the decision. Do not work around it. If you have nothing else to"
@@ -83,7 +83,7 @@ def hold_call(
             ))  # fmt: skip
         except ConfirmationRejected:
             if held.state in {"rejected", "feedback"} and next(session.entries("ticket", shape), None) is None:
-                session.add("ticket", [shape], {"key": _key(held)})  # a repeated call gets the same refusal
+                session.add("ticket", [shape], {"key": _request_key(held)})  # a repeated call gets the same refusal
             return Answer(0, host.deny(held.message_for_model()))
         except (SystemExit, KeyboardInterrupt):
             held.withdraw(f"{host.title} stopped waiting")
@@ -117,7 +117,7 @@ def _find_or_ask(
     return ask(event.call_id or f"{host.name}-{new_token()[:16]}")
 
 
-def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, options: Options, store: Store) -> Answer:
+def _start(host: Host, event: HookEvent, held: Held, session: Session, options: Options, store: Store) -> Answer:
     """Record the start for the host's process, and answer that the host may run the call."""
     me, note = _host_process(f"{host.name} {event.session}"), held.message_for_model()
     missing = ", ".join(sorted(set(event.arguments) - set(held.arguments)))
@@ -148,7 +148,7 @@ def _hand_over(host: Host, event: HookEvent, held: Held, session: Session, optio
     return Answer(0, host.approve(changed, note))
 
 
-def _key(held: Held) -> str:
+def _request_key(held: Held) -> str:
     return "" if held.request is None else held.request.key or ""
 
 
@@ -194,7 +194,7 @@ def _store(options: Options) -> Store:
 
 
 @contextmanager
-def _following(settings: Settings) -> Generator[None]:
+def _use_settings(settings: Settings) -> Generator[None]:
     """Use these settings and no others inside the block, whatever folder the host starts its hooks in."""
     before = Path.cwd()
     os.chdir(settings.folder)
@@ -206,7 +206,7 @@ def _following(settings: Settings) -> Generator[None]:
 
 
 @contextmanager
-def _stopped_by_signals() -> Generator[None]:
+def _exit_on_sigterm() -> Generator[None]:
     """Withdraw the request if the host stops the hook, which happens when its user interrupts the agent."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signature of a handler

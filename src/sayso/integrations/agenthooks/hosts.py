@@ -79,7 +79,7 @@ class Host(NamedTuple):
         name = given.get("hook_event_name")
         if not isinstance(name, str):
             raise MalformedInput("the hook's input has no hook_event_name")
-        kind, error = _ending(self.kinds.get(name, "other"), given)
+        kind, error = _outcome(self.kinds.get(name, "other"), given)
         session = next((given[key] for key in self.session_keys if given.get(key)), None)
         if kind == "other":
             return HookEvent(kind, str(session or ""), "", {}, None, "")
@@ -122,7 +122,7 @@ def parse(text: str | bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", payload)
 
 
-def _ending(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
+def _outcome(kind: Kind, given: Mapping[str, Any]) -> tuple[Kind, str | None]:
     """Return a call's outcome and error from an event; with outcome `unknown`, the call may have had its effect."""
     error: Any = given.get("error") or given.get("error_message")
     response: Any = given.get("tool_response")
@@ -175,24 +175,24 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=True)  # independent of the terminal's encoding
 
 
-def _specific(event: str, **fields: Any) -> str:
+def _hook_output(event: str, **fields: Any) -> str:
     given = {name: value for name, value in fields.items() if value not in (None, "")}
     return _json({"hookSpecificOutput": {"hookEventName": event, **given}})
 
 
 def _pre_tool_use(changed: dict[str, Any] | None, note: str) -> str:
-    return _specific("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
+    return _hook_output("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
 
 
 def _approve_codex(changed: dict[str, Any] | None, note: str) -> str:
     # In Codex, `allow` without `updatedInput` is an error; an empty answer leaves the call to the host's own rules.
     if changed is None:
-        return _specific("PreToolUse", additionalContext=note) if note else "{}"
+        return _hook_output("PreToolUse", additionalContext=note) if note else "{}"
     return _pre_tool_use(changed, note)
 
 
 def _deny_pre_tool_use(reason: str) -> str:
-    return _specific("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
+    return _hook_output("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
 
 
 def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
@@ -201,14 +201,14 @@ def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: 
 
 
 def _tell_gemini(text: str) -> str:
-    return _specific("AfterTool", additionalContext=text)
+    return _hook_output("AfterTool", additionalContext=text)
 
 
 def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  the same
     return _json({"permission": "allow"} | ({} if changed is None else {"updated_input": changed}))
 
 
-def _text_in(*names: str, **fixed: str) -> Callable[[str], str]:
+def _answer_with(*names: str, **fixed: str) -> Callable[[str], str]:
     """Return a function that creates an answer with a text under these names, in addition to fixed fields."""
     return lambda text: _json({**fixed, **dict.fromkeys(names, text)})
 
@@ -239,15 +239,15 @@ _ALL = (
             "complete_task",
         }),
         has_ids=False, merges=True, approve=_approve_gemini,
-        deny=_text_in("reason", decision="deny"), tell=_tell_gemini,
+        deny=_answer_with("reason", decision="deny"), tell=_tell_gemini,
     ),
     Host(
         "cursor", "Cursor",
         {"preToolUse": "before", "postToolUse": "done", "postToolUseFailure": "failed", "sessionEnd": "end"},
         frozenset({"Read", "Grep", "Task"}), session_keys=("conversation_id", "session_id"),
         allow=_json({"permission": "allow"}),  # an empty answer is an error in the IDE
-        approve=_approve_cursor, deny=_text_in("user_message", "agent_message", permission="deny"),
-        tell=_text_in("additional_context"),
+        approve=_approve_cursor, deny=_answer_with("user_message", "agent_message", permission="deny"),
+        tell=_answer_with("additional_context"),
     ),
 )  # fmt: skip
 HOSTS = {host.name: host for host in _ALL}

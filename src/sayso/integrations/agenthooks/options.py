@@ -30,7 +30,7 @@ WAIT = "50s"
 
 # In a command with one of these, a wildcard could match code that the pattern's author did not intend.
 _SHELL = frozenset(";&|<>$`(){}\\")
-_BETWEEN = re.compile(r"[;&|<>$`(){}\\\n\r]+")
+_SEPARATORS = re.compile(r"[;&|<>$`(){}\\\n\r]+")
 
 
 class Answer(NamedTuple):
@@ -69,9 +69,9 @@ class Options(NamedTuple):
         if not isinstance(text, str) or event.arguments.keys() - {name} - beside:
             text = None  # other arguments matter, too
         is_plain = name == "command" and text is not None and text.isprintable() and not _SHELL & set(text)
-        for tool, rest in map(_parts, self.allow):
+        for tool, rest in map(_split_pattern, self.allow):
             if fnmatchcase(event.tool, tool) and (
-                rest is None or rest in (text, _whole(event)) or (is_plain and fnmatchcase(str(text), rest))
+                rest is None or rest in (text, _all_json(event)) or (is_plain and fnmatchcase(str(text), rest))
             ):
                 return True
         return False
@@ -80,30 +80,30 @@ class Options(NamedTuple):
         """Return whether a pattern holds the call: it may match any of the call's texts, or any part of a command."""
         return any(
             fnmatchcase(event.tool, tool)
-            and (rest is None or any(fnmatchcase(text, rest) for text in (_whole(event), *_strings(event.arguments))))
-            for tool, rest in map(_parts, self.hold)
+            and (rest is None or any(fnmatchcase(text, rest) for text in (_all_json(event), *_texts(event.arguments))))
+            for tool, rest in map(_split_pattern, self.hold)
         )
 
 
-def _parts(pattern: str) -> tuple[str, str | None]:
+def _split_pattern(pattern: str) -> tuple[str, str | None]:
     tool, colon, rest = pattern.partition(": ")
     return tool, rest if colon else None
 
 
-def _whole(event: HookEvent) -> str:
+def _all_json(event: HookEvent) -> str:
     return json.dumps(event.arguments, sort_keys=True, ensure_ascii=False)
 
 
-def _strings(value: object) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-        yield from (" ".join(part.split()) for part in _BETWEEN.split(value))
+        yield from (" ".join(part.split()) for part in _SEPARATORS.split(value))
     elif isinstance(value, dict):
         for item in cast("dict[str, object]", value).values():
-            yield from _strings(item)
+            yield from _texts(item)
     elif isinstance(value, list):
         for item in cast("list[object]", value):
-            yield from _strings(item)
+            yield from _texts(item)
 
 
 def read_options(words: Sequence[str]) -> Options | None:
@@ -254,7 +254,7 @@ class Settings(NamedTuple):
         """Whether the file may have rules, by a text search that is faster than parsing TOML."""
         if self.path is None:
             return False
-        with open(self.path, "rb", opener=_at_once) as file:
+        with open(self.path, "rb", opener=_open_nonblocking) as file:
             text = file.read()
         return b"rules" in text or b"policy" in text
 
@@ -273,7 +273,7 @@ def find_settings(folder: str, *, is_project: bool) -> Settings:
         path = os.path.join(here, _FILE)
         if is_project and os.path.isfile(path):
             return Settings(start, path, {})
-        files = None if is_project else _record(path)
+        files = None if is_project else _trust_record(path)
         if files is not None:
             for name, digest in files.items():
                 if _digest(name) != digest:
@@ -297,18 +297,18 @@ def find_settings(folder: str, *, is_project: bool) -> Settings:
 # -- trust ---------------------------------------------------------------------------------------------------------
 
 
-def _base() -> str:
+def _trust_folder() -> str:
     return os.path.join(os.path.dirname(state_folder()), "trusted")
 
 
-def _place(path: str) -> str:
-    return os.path.join(_base(), hashlib.sha256(os.fsencode(path)).hexdigest()[:32])
+def _record_path(path: str) -> str:
+    return os.path.join(_trust_folder(), hashlib.sha256(os.fsencode(path)).hexdigest()[:32])
 
 
-def _record(path: str) -> dict[str, str] | None:
+def _trust_record(path: str) -> dict[str, str] | None:
     """Return the digests with which a file is trusted; None if it is not trusted."""
     try:
-        with open(_place(path), encoding="utf-8") as file:
+        with open(_record_path(path), encoding="utf-8") as file:
             found: Any = json.load(file)
     except FileNotFoundError:
         return None
@@ -321,21 +321,21 @@ def _record(path: str) -> dict[str, str] | None:
 
 def _digest(path: str) -> str | None:
     try:
-        with open(path, encoding="utf-8", opener=_at_once) as file:
+        with open(path, encoding="utf-8", opener=_open_nonblocking) as file:
             return hashlib.sha256(file.read().encode()).hexdigest()
     except (OSError, ValueError):
         return None
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     # Opening a pipe would block until a writer opens it, and hosts allow a call if its hook times out.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def trust(files: Mapping[str, str]) -> None:
     """Trust a `sayso.toml`, which is the first of these texts by path, together with the other files."""
-    os.makedirs(_base(), mode=0o700, exist_ok=True)
-    place = _place(next(iter(files)))
+    os.makedirs(_trust_folder(), mode=0o700, exist_ok=True)
+    place = _record_path(next(iter(files)))
     new = f"{place}.{os.getpid()}.new"
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump({path: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()}, file)
@@ -345,16 +345,16 @@ def trust(files: Mapping[str, str]) -> None:
 def revoke(folder: str) -> bool:
     """Stop trusting the `sayso.toml` of a folder; return whether it was trusted."""
     try:
-        os.unlink(_place(os.path.join(os.path.realpath(folder), _FILE)))
+        os.unlink(_record_path(os.path.join(os.path.realpath(folder), _FILE)))
     except FileNotFoundError:
         return False
     return True
 
 
-def trusted() -> Iterator[tuple[str, bool]]:
+def list_trusted() -> Iterator[tuple[str, bool]]:
     """Yield each trusted `sayso.toml`, and whether it is unchanged."""
     with suppress(FileNotFoundError):
-        for entry in sorted(os.listdir(_base())):
-            with suppress(OSError, ValueError), open(os.path.join(_base(), entry), encoding="utf-8") as file:
+        for entry in sorted(os.listdir(_trust_folder())):
+            with suppress(OSError, ValueError), open(os.path.join(_trust_folder(), entry), encoding="utf-8") as file:
                 found = cast("dict[str, str]", json.load(file))
                 yield next(iter(found)), all(_digest(path) == digest for path, digest in found.items())

@@ -138,7 +138,7 @@ def own_program() -> list[str]:
     return [str(script)] if script.is_file() else [sys.executable, "-P", "-m", "sayso"]
 
 
-def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Change:
+def plan_install(host: str, words: Sequence[str], wait: str, scope: Scope) -> Change:
     """Return the change that adds the hook to a host's settings, and replaces earlier entries of ours.
 
     Raises:
@@ -147,7 +147,7 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
     settings, path, before, tree = _read(host, scope)
     seconds = int(duration.parse(wait).total_seconds()) + _MARGIN
     command = hook_command(host, [*words, "--wait", wait], scope)
-    tree = _without(host, tree) if before is not None else dict(settings.new)
+    tree = _strip_ours(host, tree) if before is not None else dict(settings.new)
     hooks: dict[str, Any] = tree.setdefault("hooks", {})
     for place, event in enumerate(settings.events):
         text = f"{command} {_OR_BLOCK}" if place == 0 else command
@@ -157,10 +157,10 @@ def installed(host: str, words: Sequence[str], wait: str, scope: Scope) -> Chang
         if not isinstance(groups, list):
             raise _unreadable(path, f"hooks.{event} is not a list")
         cast("list[Any]", groups).append(entry if settings.is_flat else {"hooks": [entry]})
-    return Change(path, before, _written(tree, before), settings.note)
+    return Change(path, before, _dump(tree, before), settings.note)
 
 
-def removed(host: str, scope: Scope) -> Change:
+def plan_removal(host: str, scope: Scope) -> Change:
     """Return the change that removes our entries from a host's settings; a file with nothing else is removed.
 
     Raises:
@@ -169,10 +169,10 @@ def removed(host: str, scope: Scope) -> Change:
     settings, path, before, tree = _read(host, scope)
     if before is None:
         return Change(path, None, None)
-    rest = _without(host, tree)
+    rest = _strip_ours(host, tree)
     if rest == tree:
         return Change(path, before, before)
-    return Change(path, before, None if rest == dict(settings.new) else _written(rest, before))
+    return Change(path, before, None if rest == dict(settings.new) else _dump(rest, before))
 
 
 def _read(host: str, scope: Scope) -> tuple[_Settings, Path, str | None, dict[str, Any]]:
@@ -204,14 +204,14 @@ def _text(path: Path) -> str | None:
         raise _unreadable(path, f"it is not UTF-8: {error}") from None
 
 
-def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
+def _strip_ours(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings without our entries, and without containers that only had our entries."""
     rest: dict[str, Any] = dict(tree)
     hooks: dict[str, Any] = {}
     for event, groups in tree.get("hooks", {}).items():
         left: Any = groups
         if isinstance(groups, list):
-            cleaned = [_without_ours(host, group) for group in cast("list[Any]", groups)]
+            cleaned = [_strip_group(host, group) for group in cast("list[Any]", groups)]
             left = [group for group in cleaned if group is not None]
         if left or left == groups:
             hooks[event] = left
@@ -222,7 +222,7 @@ def _without(host: str, tree: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def _without_ours(host: str, group: Any) -> Any:
+def _strip_group(host: str, group: Any) -> Any:
     """Return a group or an entry without ours; None if nothing is left of it."""
     if not isinstance(group, dict):
         return group
@@ -247,7 +247,7 @@ def _is_ours(host: str, entry: Mapping[str, Any]) -> bool:
     return found is not None and found["host"] == host
 
 
-def _written(tree: Mapping[str, Any], before: str | None) -> str:
+def _dump(tree: Mapping[str, Any], before: str | None) -> str:
     found = re.search(r"^([ \t]+)\S", before or "", re.MULTILINE)
     text = json.dumps(tree, indent=found[1] if found else 2, ensure_ascii=False)
     if "\r\n" in (before or ""):

@@ -93,7 +93,7 @@ def tools_in(result: Message) -> dict[str, Message]:
     return {tool["name"]: tool for tool in tools if isinstance(tool.get("name"), str)}
 
 
-def brief(text: Any, room: int = 500) -> str | None:
+def truncate(text: Any, room: int = 500) -> str | None:
     """Truncate a peer's text to `room` characters; return None if it is not a text."""
     if not isinstance(text, str):
         return None
@@ -116,7 +116,7 @@ def difference(before: Message, now: Message) -> str:
         "changed": sorted(name for name in old.keys() & new.keys() if old[name] != new[name]),
         "fields": sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name)),
     }  # fmt: skip
-    return brief("; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)) or ""
+    return truncate("; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)) or ""
 
 
 def dump(message: Mapping[str, Any]) -> bytes:
@@ -232,15 +232,15 @@ class Proxy:
         self._up: Any = None
         self._connecting = asyncio.Lock()
         self._listing = asyncio.Lock()
-        self._hello: list[Message] = []  # the client's handshake, to repeat for a restarted server
+        self._handshake: list[Message] = []  # the client's handshake, to repeat for a restarted server
         self._meta: Message = {}  # the client's latest statement about itself
         self._forwarded: dict[str | int, Any] = {}  # by id of the client's request: the connection it was sent over
         self._progress: dict[str | int, str | int] = {}  # by progress token: its request
-        self._own: dict[str, asyncio.Future[Message]] = {}
+        self._own_requests: dict[str, asyncio.Future[Message]] = {}
         self._secret, self._count = new_token(), 0  # so that the gateway's ids never equal the client's
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def notice(self, message: Message) -> None:
+    def record_client(self, message: Message) -> None:
         """Record what a client states about itself, and its progress tokens."""
         meta = object_of(object_of(message.get("params")).get("_meta"))
         self._meta = {name: value for name, value in meta.items() if name.startswith(PROTOCOL)} or self._meta
@@ -253,7 +253,7 @@ class Proxy:
     async def forward(self, message: Message) -> None:
         """Forward a client's message; answer a request with an error if that fails."""
         method, number = message.get("method"), message.get("id")
-        self.notice(message)
+        self.record_client(message)
         is_request = method is not None and is_request_id(number)
         if is_request:
             self._forwarded[cast("str | int", number)] = None
@@ -262,14 +262,14 @@ class Proxy:
             if is_request:
                 self._forwarded[cast("str | int", number)] = up
             if method == "initialize":
-                self._hello = [message]
+                self._handshake = [message]
             elif method == "notifications/initialized":
-                self._hello.append(message)
+                self._handshake.append(message)
             await up.send(message)
         except OSError as error:
-            await self._answer_with(number, f"the server cannot be reached: {error}")
+            await self._answer_error(number, f"the server cannot be reached: {error}")
         except (ValueError, RecursionError) as error:  # one bad message must not end the session
-            await self._answer_with(number, f"the message cannot be forwarded: {error}")
+            await self._answer_error(number, f"the message cannot be forwarded: {error}")
 
     async def request(self, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
         """Send a request of the gateway and return the response.
@@ -285,18 +285,18 @@ class Proxy:
     async def _ask(self, up: Any, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
         self._count += 1
         number = f"sayso-{self._secret}-{self._count}"
-        future = self._own[number] = asyncio.get_running_loop().create_future()
+        future = self._own_requests[number] = asyncio.get_running_loop().create_future()
         try:
             await up.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
             return await asyncio.wait_for(asyncio.shield(future), timeout)
         except (asyncio.CancelledError, TimeoutError) as error:
             gone: Message = {"requestId": number, "reason": "the answer is no longer needed"}
-            self._later(up.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}))
+            self._in_background(up.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": gone}))
             if isinstance(error, TimeoutError):
                 raise TimeoutError(f"it did not answer {method} within {timeout:g} s") from None
             raise
         finally:
-            self._own.pop(number, None)
+            self._own_requests.pop(number, None)
 
     async def list(self) -> dict[str, Message]:
         """List the server's tools, call `changed` for changed ones, and return all by name.
@@ -337,9 +337,9 @@ class Proxy:
             up = self._make()
             await up.start(self._receive, lambda: self._ended(up))
             self._up = up
-            if greets and self._hello:  # a reconnection: repeat the client's handshake
-                await self._ask(up, "initialize", self._hello[0]["params"], _LISTING)
-                for message in self._hello[1:]:
+            if greets and self._handshake:  # a reconnection: repeat the client's handshake
+                await self._ask(up, "initialize", self._handshake[0]["params"], _LISTING)
+                for message in self._handshake[1:]:
                     await up.send(message)
                 if self.tools:
                     changed = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
@@ -351,8 +351,8 @@ class Proxy:
         if "method" not in message:
             if number is not None and not is_request_id(number):
                 return  # no request has such an id
-            if number in self._own:
-                own = self._own[number]
+            if number in self._own_requests:
+                own = self._own_requests[number]
                 if not own.done():
                     own.set_result(message)
             elif number is None or number in self._forwarded:  # other ids are unknown, or of held calls
@@ -360,27 +360,27 @@ class Proxy:
                 await self._to_client(raw, number)
             return
         if message["method"] == "notifications/tools/list_changed" and self.tools:
-            self._later(self.list())
+            self._in_background(self.list())
         token: Any = object_of(message.get("params")).get("progressToken")
         await self._to_client(raw, self._progress.get(token) if is_request_id(token) else None)
 
     async def _ended(self, up: Any) -> None:
         if self._up is up:
             self._up = None
-        for future in self._own.values():
+        for future in self._own_requests.values():
             if not future.done():
                 future.set_exception(ConnectionResetError("the server ended before it answered"))
                 future.exception()  # mark it as retrieved, as its waiter may be gone
         for number in [number for number, sent_over in self._forwarded.items() if sent_over is up]:
-            await self._answer_with(number, "the server ended before it answered; the next request starts it again")
+            await self._answer_error(number, "the server ended before it answered; the next request starts it again")
 
-    async def _answer_with(self, number: Any, reason: str) -> None:
+    async def _answer_error(self, number: Any, reason: str) -> None:
         if is_request_id(number) and number in self._forwarded:
             del self._forwarded[number]
             error = {"code": _ENDED, "message": reason}
             await self._to_client(dump({"jsonrpc": "2.0", "id": number, "error": error}), number)
 
-    def _later(self, work: Any) -> None:
+    def _in_background(self, work: Any) -> None:
         async def done() -> None:
             try:
                 await work

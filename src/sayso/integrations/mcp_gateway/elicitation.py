@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from sayso import aio, errors
-from sayso.integrations.mcp_gateway.connection import PROTOCOL, Message, Send, brief, dump, is_request_id, object_of
+from sayso.integrations.mcp_gateway.connection import PROTOCOL, Message, Send, dump, is_request_id, object_of, truncate
 from sayso.model.ids import new_token
 from sayso.model.request import Call, Request
 from sayso.stores.base import Store
@@ -43,7 +43,7 @@ class Elicitation:
         self._client: Message = {}
         self._open: dict[str, asyncio.Future[Message]] = {}
 
-    def notice(self, initialize: Message) -> None:
+    def record_client(self, initialize: Message) -> None:
         """Record the client's statement about itself from its handshake."""
         params = object_of(initialize.get("params"))
         self._capabilities, self._client = object_of(params.get("capabilities")), object_of(params.get("clientInfo"))
@@ -52,9 +52,9 @@ class Elicitation:
         """Return the client's name and version, as stated by itself."""
         client = object_of(meta.get(f"{PROTOCOL}clientInfo")) or self._client
         words = [str(client[name]) for name in ("name", "version") if name in client]
-        return brief(" ".join(words)) or None
+        return truncate(" ".join(words)) or None
 
-    def can(self, meta: Message) -> bool:
+    def can_ask(self, meta: Message) -> bool:
         """Return whether the client's user can be asked about a call."""
         able = object_of(meta.get(f"{PROTOCOL}clientCapabilities")) or self._capabilities
         return self._reviewer is not None and able.get("elicitation") is not None
@@ -63,7 +63,7 @@ class Elicitation:
         """Return whether a call is a repetition with an answer to a question."""
         return _ASKED in object_of(params.get("inputResponses"))
 
-    def answered(self, message: Message) -> bool:
+    def handle_response(self, message: Message) -> bool:
         """Handle a client's response; return whether it answers one of the questions."""
         number = message.get("id")
         future = self._open.get(cast("str", number)) if is_request_id(number) else None

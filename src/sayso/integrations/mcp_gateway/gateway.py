@@ -27,7 +27,7 @@ from sayso.gates import signals
 from sayso.gates.ambiguous import NotExecuted
 from sayso.gates.scope import requester
 from sayso.integrations.mcp_gateway import connection
-from sayso.integrations.mcp_gateway.connection import Message, Send, brief, dump, object_of, parts_of, tool_result
+from sayso.integrations.mcp_gateway.connection import Message, Send, dump, object_of, parts_of, tool_result, truncate
 from sayso.integrations.mcp_gateway.elicitation import Elicitation
 from sayso.model import canonical
 from sayso.model.grant import ABOUT_THIS_CALL
@@ -154,10 +154,10 @@ class Gateway:
             return
         method, number = message.get("method"), message.get("id")
         if method == "initialize":
-            self._elicitation.notice(message)
+            self._elicitation.record_client(message)
         if method == "notifications/cancelled" and self.gone(object_of(message.get("params")).get("requestId")):
             return
-        if method is None and self._elicitation.answered(message):
+        if method is None and self._elicitation.handle_response(message):
             return
         if method != "tools/call":
             await self._proxy.forward(message)
@@ -216,7 +216,7 @@ class Gateway:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             error = {"code": -32602, "message": "a call must have a name, and its arguments must be an object"}
             return await self._reply(number, {"error": error})
-        self._proxy.notice(message)
+        self._proxy.record_client(message)
         try:
             tools = self._proxy.tools
             tool = (tools if name in tools else await self._proxy.list()).get(name)
@@ -249,7 +249,7 @@ class Gateway:
         if held.request is None:
             return await self._reply(call.number, {"result": tool_result(held.message_for_model(), call.params)})
         try:
-            result, is_final = await self._outcome(call, occasion, held)
+            result, is_final = await self._result_or_reason(call, occasion, held)
             await self._reply(call.number, {"result": result})
             if is_final and occasion.delivered is None:
                 occasion.delivered = next(self._occasions.counter)
@@ -257,11 +257,11 @@ class Gateway:
             occasion.users -= 1
         return False
 
-    async def _outcome(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
+    async def _result_or_reason(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
         """Return the result for the client, and whether it ends the occasion."""
         name = call.tool["name"]
         try:
-            return await self._decided(call, occasion, held)
+            return await self._result_once_decided(call, occasion, held)
         except asyncio.CancelledError:
             if occasion.users == 1:
                 await self._occasions.withdraw([occasion], _GONE)
@@ -285,7 +285,7 @@ class Gateway:
         except (errors.SaysoError, ValueError) as error:
             return tool_result(not_run(name, str(error)), call.params), False
 
-    async def _decided(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
+    async def _result_once_decided(self, call: _Call, occasion: _Occasion, held: aio.Held) -> tuple[Message, bool]:
         while True:
             pause = await self._wait(call, occasion, held)
             if pause is not None:
@@ -300,7 +300,7 @@ class Gateway:
         token = call.meta.get("progressToken")
         beat = asyncio.create_task(self._beat(token, call.number)) if connection.is_request_id(token) else None
         try:
-            if held.state == "pending" and self._elicitation.can(call.meta):
+            if held.state == "pending" and self._elicitation.can_ask(call.meta):
                 question = await self._elicitation.ask(call.params, call.number, held)
                 if question is not None:
                     occasion.is_ticket = True
@@ -338,13 +338,13 @@ class Gateway:
                     occasion.note or f"{call.tool['name']} was not run: the server changed or removed the tool."
                 )
                 await self._occasions.withdraw([occasion], "the server changed the tool")
-                return await self._started_elsewhere(call, held, occasion.note)
-        started = asyncio.create_task(held.once(partial(self._upstream, call)))
+                return await self._result_of_other_process(call, held, occasion.note)
+        started = asyncio.create_task(held.once(partial(self._call_server, call)))
         self._running.add(started)
-        started.add_done_callback(self._done)
+        started.add_done_callback(self._forget_task)
         return await asyncio.shield(started)  # a started call is not cancelled, so that its outcome is recorded
 
-    async def _started_elsewhere(self, call: _Call, held: aio.Held, note: str) -> Message:
+    async def _result_of_other_process(self, call: _Call, held: aio.Held, note: str) -> Message:
         """Return the result of another process of the run that started the call before it could be withdrawn."""
         name = call.tool["name"]
         try:
@@ -360,12 +360,12 @@ class Gateway:
             text = f"{note} It is unknown whether another process ran it first ({error})."
             raise _ToolChanged(text) from None
 
-    def _done(self, started: asyncio.Task[Any]) -> None:
+    def _forget_task(self, started: asyncio.Task[Any]) -> None:
         self._running.discard(started)
         if not started.cancelled():
             started.exception()  # mark it as retrieved, as its client may be gone
 
-    async def _upstream(self, call: _Call, arguments: Message) -> Message:
+    async def _call_server(self, call: _Call, arguments: Message) -> Message:
         """Make the approved call; exceptions are for `sayso.hold` to record."""
         passed_on = {"name", "_meta"}  # only fields that were approved, or need no approval
         if not self._elicitation.is_answer(call.params):
@@ -417,15 +417,15 @@ class _Occasions:
             else:
                 form = canonical.encode({"tool": name, "schema": tool.get("inputSchema"), "arguments": call.arguments})
                 digest = hashlib.sha256(form.text.encode()).hexdigest()[:40]
-                key, before = await self._pick(digest, call.arrived)
+                key, before = await self._find_key(digest, call.arrived)
             about = {"tool changed": self._notes.get(tool["name"]), "equal calls before in this run": before or None}
-            noted = {word: fact for word, fact in about.items() if fact is not None}
-            facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: noted or None}
+            facts_of_call = {word: fact for word, fact in about.items() if fact is not None}
+            facts = {"server": self._server, "client": client, ABOUT_THIS_CALL: facts_of_call or None}
             try:
                 held = await aio.hold(
                     name, call.arguments, schema=tool.get("inputSchema"), key=key, run=self._run, store=self._store,
-                    title=brief(tool.get("title") or object_of(tool.get("annotations")).get("title")), when=self._when,
-                    description=brief(tool.get("description"), _DESCRIPTION),
+                    title=truncate(tool.get("title") or object_of(tool.get("annotations")).get("title")),
+                    when=self._when, description=truncate(tool.get("description"), _DESCRIPTION),
                     context={word: fact for word, fact in facts.items() if fact is not None},
                 )  # fmt: skip
             except asyncio.CancelledError:  # the request may already be recorded
@@ -441,7 +441,7 @@ class _Occasions:
                 occasion.is_ticket = occasion.is_ticket or isinstance(given, str)
             return occasion, held
 
-    async def _pick(self, digest: str, arrived: int) -> tuple[str, int]:
+    async def _find_key(self, digest: str, arrived: int) -> tuple[str, int]:
         """Return the key of the first occasion to which this call can belong, and the number of earlier ones."""
         number = 0
         for number in itertools.count():

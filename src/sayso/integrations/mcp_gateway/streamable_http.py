@@ -47,7 +47,7 @@ class HttpUpstream:
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(receive, closed, ready))
         try:
-            await _begun(self._task, ready)
+            await _until_ready(self._task, ready)
         except Exception as error:
             raise ConnectionRefusedError(f"could not connect: {error}") from error
 
@@ -57,7 +57,7 @@ class HttpUpstream:
         try:
             async with (
                 httpx2.AsyncClient(
-                    headers=self._headers, timeout=timeout, event_hooks={"response": [self._look]}
+                    headers=self._headers, timeout=timeout, event_hooks={"response": [self._check_session]}
                 ) as client,
                 sdk.streamable_http_client(self._url, http_client=client) as (read, self._write),
             ):
@@ -69,7 +69,7 @@ class HttpUpstream:
             self._write = None
             await closed()
 
-    async def _look(self, response: Any) -> None:
+    async def _check_session(self, response: Any) -> None:
         """Close the connection if the server no longer knows its session, because it was restarted."""
         if response.status_code == 404 and "mcp-session-id" in response.request.headers:
             self._ended.set()
@@ -153,14 +153,14 @@ class _Sessions:
             data = {"supported": versions, "requested": version}
             error = _error(_UNSUPPORTED, "Unsupported protocol version", data)
             await respond(error, 400)(scope, receive, send)
-        elif name is None and not await self._has_room():
+        elif name is None and not await self._make_room():
             await respond(_error(-32603, "Too many open sessions"), 503)(scope, receive, send)
         elif name is None:
-            await self._answered(await self._opened(), scope, receive, send, is_new=True)
+            await self._handle(await self._open(), scope, receive, send, is_new=True)
         else:
-            await self._answered(name, scope, receive, send)
+            await self._handle(name, scope, receive, send)
 
-    async def _has_room(self) -> bool:
+    async def _make_room(self) -> bool:
         """Return whether another session may be opened; if there are too many, end the one that is idle for longest.
 
         Sessions with a call that waits for a person, or with a message in progress, are never ended.
@@ -175,7 +175,7 @@ class _Sessions:
                 await asyncio.wait([self._tasks[name]], timeout=connection.PATIENCE)
         return True
 
-    async def _opened(self) -> str:
+    async def _open(self) -> str:
         settings = _module("mcp.server.transport_security").TransportSecuritySettings
         kind = _module("mcp.server.streamable_http").StreamableHTTPServerTransport
         here = ("127.0.0.1:*", "localhost:*", "[::1]:*")
@@ -187,7 +187,7 @@ class _Sessions:
         self._tasks[name] = asyncio.create_task(self._run(name, transport, ready))
         self._tasks[name].add_done_callback(lambda _: self._tasks.pop(name, None))
         try:
-            await _begun(self._tasks[name], ready)
+            await _until_ready(self._tasks[name], ready)
         except BaseException:
             del self._transports[name], self._posts[name]
             raise
@@ -209,13 +209,13 @@ class _Sessions:
                     async for item in read:
                         if not isinstance(item, Exception):
                             message = item.message.model_dump(by_alias=True, exclude_unset=True)
-                            await _taken(session, message, send)
+                            await _pass_on(session, message, send)
             finally:
                 self._transports.pop(name, None)
                 self._sessions.pop(name, None)
                 await asyncio.shield(session.close())
 
-    async def _answered(self, name: str, scope: Any, receive: Any, send: Any, *, is_new: bool = False) -> None:
+    async def _handle(self, name: str, scope: Any, receive: Any, send: Any, *, is_new: bool = False) -> None:
         """Let the transport answer; stop a call whose connection closes, because its result cannot be delivered.
 
         A new session is ended if its first request is refused, because any web page could otherwise use up all sessions
@@ -259,14 +259,14 @@ class _Sessions:
             await asyncio.wait(self._tasks.values(), timeout=connection.PATIENCE)
 
 
-async def _begun(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
+async def _until_ready(task: asyncio.Task[None], ready: asyncio.Future[None]) -> None:
     """Wait until a task is ready; raise its exception if it ends before."""
     await asyncio.wait({task, ready}, return_when=asyncio.FIRST_COMPLETED)
     if not ready.done():
         await task
 
 
-async def _taken(session: Any, message: Message, send: Send) -> None:
+async def _pass_on(session: Any, message: Message, send: Send) -> None:
     try:
         line = dump(message)
     except (ValueError, RecursionError) as error:  # the SDK accepts NaN, which is not JSON
