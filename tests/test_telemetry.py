@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from sayso import telemetry
 from sayso.errors import StoreUnavailableError
 from sayso.model.request import State
 from sayso.server.metrics import observe
+from sayso.stores import processes
 from sayso.stores.base import Filter, Store
 from sayso.stores.transaction import Record
 from sayso.testing import ScriptedReviewer, sample_call
@@ -230,6 +232,42 @@ def test_a_fault_of_telemetry_reaches_no_gate(
     monkeypatch.setattr(telemetry, "_instruments", breaks)
     sayso.Review(reviewer="ada").approve(held(refund, "o-2", 5).confirmation_id)
     assert refund("o-2", 5) == "paid"
+
+
+class Away(logging.Handler):
+    """A log server that cannot be reached."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError(f"the log server is away: {record.msg}")
+
+
+@pytest.fixture
+def broken_log() -> Iterator[None]:
+    log, handler, level = logging.getLogger("sayso"), Away(), logging.getLogger("sayso").level
+    log.addHandler(handler)
+    log.setLevel("INFO")
+    yield
+    log.removeHandler(handler)
+    log.setLevel(level)
+
+
+def test_a_fault_of_a_log_handler_reaches_no_gate(broken_log: None, store: Store, ran: list[Any]) -> None:
+    refund = refund_of(ran)
+    with sayso.run("order-1"):
+        request_id = held(refund, "o-1", 5).confirmation_id
+        sayso.Review(reviewer="ada").approve(request_id)
+        assert refund("o-1", 5) == "paid"
+        assert store.get(request_id).state == "done"
+
+        @sayso.gate(wait="raise")
+        def slow(to: str) -> str:
+            [running] = sayso.Review().list(state="running")
+            store.settle(running.id, gone=processes.current())
+            sayso.Review(reviewer="ada").resolve(running.id, happened=True)
+            return "paid, but resolved before"
+
+        sayso.Review(reviewer="ada").approve(held(slow, "bob").confirmation_id)
+        assert slow("bob") == "paid, but resolved before"
 
 
 def test_where_nobody_listens_nothing_is_recorded(

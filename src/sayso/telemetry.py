@@ -45,15 +45,22 @@ _cached: list[_Instruments] = []  # at most one; replaced when the program sets 
 
 def log(event: str, request: Request, state: str | None = None) -> None:
     """Log an event of a request with its id, tool, run and state (by default its own), and none of its arguments."""
-    if not _log.isEnabledFor(logging.INFO):
-        return
-    from sayso.model.text import escape
+    with suppress(Exception):  # handlers and filters are foreign code; no call may fail because of it
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        from sayso.model.text import escape
 
-    tool = request.subject.tool if isinstance(request.subject, Call) else "question"
-    facts = {"id": request.id, "tool": tool, "run": request.run_id, "state": str(state or request.state)}
-    words = ", ".join(f"{name} {escape(value)}" for name, value in facts.items() if name != "id")
-    extra = {"sayso_event": event, **{f"sayso_{name}": value for name, value in facts.items()}}
-    _log.info("%s %s: %s", event, request.id, words, extra=extra)
+        tool = request.subject.tool if isinstance(request.subject, Call) else "question"
+        facts = {"id": request.id, "tool": tool, "run": request.run_id, "state": str(state or request.state)}
+        words = ", ".join(f"{name} {escape(value)}" for name, value in facts.items() if name != "id")
+        extra = {"sayso_event": event, **{f"sayso_{name}": value for name, value in facts.items()}}
+        _log.info("%s %s: %s", event, request.id, words, extra=extra)
+
+
+def warn(text: str, *values: object) -> None:
+    """Log a warning."""
+    with suppress(Exception):  # as in `log`
+        _log.warning(text, *values)
 
 
 def asked(request: Request) -> Request:

@@ -174,6 +174,22 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     assert "was lost" in caplog.records[-1].message
 
 
+def test_a_failing_log_handler_does_not_end_the_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("the log server is away")
+
+    store = MemoryStore()
+    keeper = processes._Keeper(store)
+    keeper.held |= {"token": processes._Held("rq_1", 0.0), "other": processes._Held("rq_2", 0.0)}
+    monkeypatch.setattr(processes._log, "handle", fails)
+    monkeypatch.setattr(store, "renew", fails, raising=False)
+    keeper._renew(dict(keeper.held), 100.0)
+    assert [held.due for held in keeper.held.values()] == [100.0 + keeper._half / 8] * 2
+    monkeypatch.setattr(store, "renew", lambda *_: ["rq_1"], raising=False)
+    keeper._renew(dict(keeper.held), 200.0)
+    assert [(held.id, held.due) for held in keeper.held.values()] == [("rq_2", 200.0 + keeper._half)]
+
+
 def test_a_lease_is_as_long_as_its_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYSO_LEASE", "2m")
     processes._named.cache_clear()

@@ -6,7 +6,6 @@ decides how a call waits. Invariant: a held call runs only through `execute`, or
 
 from __future__ import annotations
 
-import logging
 import os
 from contextlib import suppress
 from functools import partial
@@ -522,7 +521,7 @@ def end(
         yield StoreCall(store.finish, request.id, start.token, outcome, saved)
     except errors.StartRefusedError:
         is_resolved = True
-        logging.getLogger("sayso").warning(
+        telemetry.warn(
             "the call of %s ended here as %s, but its worker was presumed dead and somebody has resolved its outcome;"
             " the request is unchanged, and its journal records this", request.id, outcome.state,
         )  # fmt: skip
@@ -564,7 +563,7 @@ def _end_late(gate: Gate, store: ProgramStore, start: Started, attempt: Attempt)
     try:
         drive(end(gate, store, start, judged(gate, attempt), is_raised=False))
     except errors.SaysoError as error:  # nobody waits for this thread
-        logging.getLogger("sayso").warning("the call of %s has ended in its thread: %s", start.request.id, error)
+        telemetry.warn("the call of %s has ended in its thread: %s", start.request.id, error)
 
 
 def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ time.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TASK_ENDED = "the task that it was made for has ended"
 _MOST_WITHDRAWN = 5
-_log = logging.getLogger("sayso")
 
 # How many calls of this process wait for each request: two calls of one run may wait for the same one.
 _waits: Counter[str] = Counter()
@@ -247,7 +245,7 @@ class Waiter(Caller):
         try:
             yield from withdraw(self._store, request.id, why, error)
         except errors.SaysoError as fault:
-            _log.warning("%s could not be withdrawn (%s); no call waits for it any more", request.id, fault)
+            telemetry.warn("%s could not be withdrawn (%s); no call waits for it any more", request.id, fault)
 
     def _leave_request(self) -> bool:
         """Stop waiting for the request; return whether another call of this process waits for it."""

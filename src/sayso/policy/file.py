@@ -13,6 +13,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -218,7 +219,8 @@ class Policy:
         file = str(self._path) if self._fixed is None else self._fixed.path
         if file not in _announced:
             _announced.add(file)
-            _log.info("%s allows calls that no person sees, for example this one of %s", self.path, name)
+            with suppress(Exception):  # no call may fail because of a handler
+                _log.info("%s allows calls that no person sees, for example this one of %s", self.path, name)
 
     def __str__(self) -> str:
         return "policy" if self._path is None else self._path.name

@@ -22,6 +22,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -85,7 +86,8 @@ class Bell:
             try:
                 wake()
             except Exception:  # noqa: BLE001  a failing `wake` neither stops the others nor ends the thread
-                _log.exception("a caller that waits for a request could not be woken")
+                with suppress(Exception):  # a handler may fail as well
+                    _log.exception("a caller that waits for a request could not be woken")
 
     def ring_all(self) -> None:
         """Wake everybody."""
@@ -538,7 +540,7 @@ class _Keeper:
             lost = set(store.renew(starts, runs))
         except Exception as error:  # noqa: BLE001  top of a thread: it retries as long as the lease lasts
             if not self._is_failing:
-                _log.warning("%d leases could not be renewed, trying again: %s", len(due), error)
+                _warn("%d leases could not be renewed, trying again: %s", len(due), error)
             self._is_failing, lost, after = True, set[str](), self._half / 8
         else:
             self._is_failing, after = False, self._half
@@ -548,9 +550,14 @@ class _Keeper:
                     self.lost[secret] = held.id
                 if self.held.pop(secret, None) is None:  # it was released meanwhile
                     self.lost.pop(secret, None)
-                _log.warning(_RUN_LOST if held.is_run else _CALL_LOST, held.id)
+                _warn(_RUN_LOST if held.is_run else _CALL_LOST, held.id)
             else:
                 held.due = now + after  # in place, because it may have been released meanwhile
+
+
+def _warn(text: str, *values: object) -> None:
+    with suppress(Exception):  # a failing handler must not end the thread that renews all leases
+        _log.warning(text, *values)
 
 
 _keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
