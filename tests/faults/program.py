@@ -140,7 +140,7 @@ def paying(folder: Path, store: Store) -> Tool:
 
 def work(options: argparse.Namespace) -> None:
     if options.far:
-        socket.gethostname = lambda: "far"
+        socket.gethostname = processes._boot_id = lambda: "far"
         processes._named.cache_clear()
     store = config.open_store(options.address)
     wrap(store, WORKER_VERBS)

@@ -565,8 +565,15 @@ def test_an_end_that_a_thread_cannot_record_is_told(
 @needs_posix
 @pytest.mark.parametrize(
     ("changed", "finished", "is_asked"),
-    [({}, False, False), ({}, True, True), ({"host": "far"}, False, True), ({"program": "another"}, False, True)],
-    ids=["alive", "has said unknown itself", "on another machine", "gone"],
+    [
+        ({}, False, False),
+        ({"host": "renamed"}, False, False),
+        ({}, True, True),
+        ({"boot": "far"}, False, True),
+        ({"program": "another"}, False, True),
+        ({"host": "renamed", "program": "another"}, False, True),
+    ],
+    ids=["alive", "renamed", "has said unknown itself", "on another machine", "gone", "renamed and gone"],
 )
 def test_a_hook_is_asked_unless_the_worker_is_seen_to_live(
     store: Store, clock: Clock, changed: dict[str, str], finished: bool, is_asked: bool

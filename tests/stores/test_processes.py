@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -83,15 +85,18 @@ def test_a_holder_that_can_be_observed_keeps_its_run_however_long_it_says_nothin
         (name, when): may_take("/".join(holder) + "#token", began, at)
         for name, holder in {
             "here": parent,
-            "another machine": parent._replace(host="far"),
+            "here, under another name": parent._replace(host="renamed"),
+            "another machine": parent._replace(host="far", boot="far"),
             "another boot": parent._replace(boot="before", machine="another"),
             "another container": parent._replace(pid_namespace="1"),
-            "without a lease": parent._replace(host="far", lease=""),
+            "without a lease": parent._replace(host="far", boot="far", lease=""),
+            "ended, under another name": parent._replace(host="renamed", pid="999999999"),
         }.items()
         for when, at in asked_at.items()
     }
     assert [which for which, is_free_now in taken.items() if is_free_now] == [
         ("another machine", "late"), ("another boot", "late"), ("another container", "late"),
+        ("ended, under another name", "late"),
     ]  # fmt: skip
 
 
@@ -364,6 +369,44 @@ def test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone(monk
     container = MACHINE.replace(processes._OUTERMOST, "4026532741")
     monkeypatch.setattr(processes, "current", lambda: container)
     assert not processes.is_gone(container.replace("boot-2", "boot-1"))
+
+
+@pytest.mark.parametrize("unknown", ["boot", "pid_namespace"])
+def test_where_the_system_does_not_tell_which_machine_it_is_only_the_lease_decides(
+    monkeypatch: pytest.MonkeyPatch, unknown: str
+) -> None:
+    """Two machines, or two containers, can have the same name."""
+    if unknown == "pid_namespace" and sys.platform != "linux":
+        pytest.skip("only Linux has namespaces")
+    mine = _Worker(*processes.current().split("/"))._replace(**{unknown: ""})
+    monkeypatch.setattr(processes, "current", lambda: "/".join(mine))
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    for other in (mine._replace(pid="999999999"), mine._replace(pid=str(os.getppid()), started="", program="")):
+        name = "/".join(other)
+        assert not processes.is_gone(name)
+        assert processes.running_at("rq_1", name) is None
+        assert not may_take(f"{name}#token", began, began + timedelta(seconds=44))
+        assert may_take(f"{name}#token", began, began + timedelta(seconds=45))
+
+
+def test_a_mac_has_its_boot_id_from_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sysctlbyname(name: bytes, text: Any, size: Any, *_: object) -> int:
+        assert name == b"kern.bootsessionuuid"
+        text.value, size._obj.value = b"5E6FFEBE-0000", 37
+        return 0
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(sysctlbyname=sysctlbyname))
+    assert processes._boot_id() == "5E6FFEBE-0000"
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(sysctlbyname=lambda *_: -1))
+    assert processes._boot_id() == ""
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert processes._boot_id() == ""
+
+
+@pytest.mark.skipif(sys.platform not in {"darwin", "linux"}, reason="other systems do not tell")
+def test_this_machine_tells_its_boot_id() -> None:
+    assert len(processes._boot_id()) == 36
 
 
 def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name() -> None:

@@ -259,6 +259,21 @@ def _read(path: str) -> str:
         return ""
 
 
+def _boot_id() -> str:
+    """Return a text that no other machine has, and that changes when this one starts again; "" if it is not known."""
+    if sys.platform != "darwin":
+        return _read("/proc/sys/kernel/random/boot_id")
+    # Not uuid.getnode(): many Macs have an internal network interface of the same address.
+    try:
+        from ctypes import CDLL, byref, c_size_t, create_string_buffer
+
+        text, size = create_string_buffer(64), c_size_t(64)
+        failed = CDLL(None).sysctlbyname(b"kern.bootsessionuuid", text, byref(size), None, c_size_t(0))
+        return "" if failed else text.value.decode("ascii").replace("/", "_")
+    except (AttributeError, ImportError, OSError, UnicodeDecodeError):
+        return ""
+
+
 def _namespace(kind: str) -> str:
     try:
         return str(Path(f"/proc/self/ns/{kind}").stat().st_ino)
@@ -290,7 +305,7 @@ def _program(pid: int | str) -> str:
 
 @lru_cache(maxsize=4)
 def _named(pid: int) -> str:
-    host, boot = socket.gethostname().replace("/", "_"), _read("/proc/sys/kernel/random/boot_id")
+    host, boot = socket.gethostname().replace("/", "_"), _boot_id()
     # machine-id(5) says not to expose the id itself; a digest distinguishes machines as well.
     machine = _read("/etc/machine-id")
     machine = hashlib.sha256(b"sayso/worker:" + machine.encode()).hexdigest()[:12] if machine else ""
@@ -320,10 +335,9 @@ def named(pid: int) -> str:
 @lru_cache(maxsize=256)
 def lease_of(worker: str | None) -> timedelta | None:
     """Return how long a call of this worker, or a run of this holder, lasts without a renewal; None means no limit."""
-    parts = "" if worker is None else worker.partition("#")[0].split("/")
-    seconds = parts[-1] if len(parts) == len(_Worker._fields) else ""
+    parts = None if worker is None else _parts(worker.partition("#")[0])
     try:
-        span = timedelta(seconds=float(seconds))
+        span = timedelta(seconds=float(parts.lease if parts else ""))
     except (OverflowError, ValueError):  # it has none, or is not a worker's name
         return None
     return min(max(span, _SHORTEST), _LONGEST)
@@ -341,9 +355,6 @@ def program_of(pid: int) -> str:
 
 
 def _exists(pid: int) -> bool:
-    if sys.platform == "win32":
-        # os.kill would end the process on Windows; without a safe check, assume that it is alive.
-        return True
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -363,27 +374,41 @@ def _is_own_proc() -> bool:
 
 def is_gone(worker: str) -> bool:
     """Return whether a worker has certainly ended. Also False if that cannot be determined from here."""
-    parts = worker.split("/")
-    if worker == current() or len(parts) != len(_Worker._fields):
+    if worker == current():
         return False
-    mine, theirs = _Worker(*current().split("/")), _Worker(*parts)
-    if not _shares_pids(theirs, mine):
+    theirs, mine = _parts(worker), _Worker(*current().split("/"))
+    # Copies of a virtual machine that runs can have one boot id; they may at least have host names of their own.
+    if theirs is None or theirs.host != mine.host:
         return False
-    if theirs.boot != mine.boot:
+    if theirs.boot != mine.boot and theirs.pid_namespace == mine.pid_namespace:
         is_here = theirs.machine == mine.machine and mine.pid_namespace == _OUTERMOST
         return bool(theirs.boot and mine.machine) and is_here
+    return _lives(worker) is False
+
+
+def _parts(worker: str) -> _Worker | None:
+    parts = worker.split("/")
+    return _Worker(*parts) if len(parts) == len(_Worker._fields) else None
+
+
+def _lives(worker: str) -> bool | None:
+    """Return whether the process of a worker exists; None if that cannot be seen from here.
+
+    Process ids mean something within one boot of one machine, in one namespace; its host name may change. Without a
+    boot id nothing can be seen, because two machines can have the same name.
+    """
+    theirs, mine = _parts(worker), _Worker(*current().split("/"))
     # Other programs wrote this text; a number that is no process id makes os.kill raise, or means another process.
-    pid = int(theirs.pid) if _PROCESS_ID.fullmatch(theirs.pid) else 0
-    if pid <= 0:
-        return False
+    if theirs is None or sys.platform == "win32" or not _PROCESS_ID.fullmatch(theirs.pid):
+        return None
+    has_namespace = mine.pid_namespace or sys.platform != "linux"
+    if not (mine.boot and has_namespace) or (theirs.boot, theirs.pid_namespace) != (mine.boot, mine.pid_namespace):
+        return None
+    pid = int(theirs.pid)
     if not _exists(pid):
-        return True
+        return False
     # Killed but not yet reaped by its parent: the id still exists, and it will never report how its call ended.
-    return _is_own_proc() and (_fields(pid)[:1] in (["Z"], ["X"]) or _is_another(pid, theirs, mine))
-
-
-def _shares_pids(theirs: _Worker, mine: _Worker) -> bool:
-    return (theirs.host, theirs.pid_namespace) == (mine.host, mine.pid_namespace)
+    return not (_is_own_proc() and (_fields(pid)[:1] in (["Z"], ["X"]) or _is_another(pid, theirs, mine)))
 
 
 def _is_another(pid: int, worker: _Worker, mine: _Worker) -> bool:
@@ -427,7 +452,7 @@ def is_free(holder: str | None) -> bool:
 def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
     """Return whether another process may take a run, given its holder and when that last renewed its lease.
 
-    A holder that can be observed from here keeps the run as long as it lives, however slow it is. Another one loses it
+    A holder that can be seen from here keeps the run as long as it lives, however slow it is. Another one loses it
     half a lease later than its calls: both are renewed after half of a lease, so a call that it was running is
     `unknown` by then, and whoever takes the run is told.
     """
@@ -436,31 +461,22 @@ def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
     span = lease_of(holder)
     if holder is None or span is None or now < renewed_at + 1.5 * span:
         return False
-    return not _is_observable(holder.rpartition("#")[0])
-
-
-def _is_observable(worker: str) -> bool:
-    """Return whether `is_gone` can tell from here when a worker has ended."""
-    parts = worker.split("/")
-    if sys.platform == "win32" or len(parts) != len(_Worker._fields):
-        return False
-    mine, theirs = _Worker(*current().split("/")), _Worker(*parts)
-    return _shares_pids(theirs, mine) and theirs.boot == mine.boot
+    return not _lives(holder.rpartition("#")[0])
 
 
 def running_at(request_id: str, worker: str | None) -> str | None:
     """Say where a call with an unknown outcome is running, or may be, as far as can be seen here; None if nowhere.
 
     Its lease may have been lost while its process was stopped or the clock was set, and its task may have been
-    cancelled while its thread goes on. On another machine nothing can be seen. `worker` is the one that started it and
-    has not recorded any end.
+    cancelled while its thread goes on. On another machine, or in another container of this one, nothing can be seen.
+    `worker` is the one that started it and has not recorded any end.
     """
     for keeper in list(_keepers.values()):
         going = [held.id for held in list(keeper.held.values())]
         going += keeper.lost.values()  # after `held`, because `_renew` moves a call from there to here
         if request_id in going:
             return "It is still running in this process"
-    if worker is None or worker == current() or not _is_observable(worker) or is_gone(worker):
+    if worker is None or worker == current() or not _lives(worker):
         return None
     return f"It may still be running in process {worker.split('/')[4]} of this machine, which is alive"
 
