@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_serializer, model_serializer
 
 import sayso
 from sayso.errors import ConfigError
@@ -39,6 +43,76 @@ def test_change_to_an_equal_value_of_another_type_is_what_runs(memory: Store, be
     told = asyncio.run(main())
     assert [(type(value), value) for value in ran] == [(type(after), after)]
     assert "changed the arguments before clean ran" in told
+
+
+class Line(BaseModel):
+    price: int = Field(0, serialization_alias="cost")
+    note: str = ""
+
+    @field_serializer("note")
+    def short(self, note: str) -> str:
+        return note[:3]
+
+
+class Order(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    lines: list[Line] = []
+    amount: int = Field(10, exclude=True)
+    pin: SecretStr = SecretStr("")
+
+
+class Hidden(BaseModel):
+    amount: int
+
+    @model_serializer
+    def nothing(self) -> str:
+        return "an order"
+
+
+@dataclass
+class Parcel:
+    order: Order
+
+
+SHOWN_WHOLE = {
+    "alias and secret": Order(lines=[Line(price=5, note="abc")], pin=SecretStr("0815")),
+    "further field": Order.model_validate({"colour": "red"}),
+    "default": Parcel(Order()),
+    "root": RootModel[list[Line]]([Line(price=5)]),
+    "plain": {"a": [1, 2.5, True, None, ("x", Decimal("1.50"), date(2026, 1, 1))], "b": {"c"}},
+}
+SHOWN_IN_PART = {
+    "order.amount": Order(amount=5_000),
+    "order.lines.0.note": Order(lines=[Line(note="abcdef")]),
+    "order.order.amount": Parcel(Order(amount=5_000)),
+    "order.1.amount": [1, Order(amount=5_000)],
+    "order.x.amount": {"x": Hidden(amount=5_000)},
+    "order.amount again": RootModel[Order](Order(amount=5_000)),
+}
+
+
+@pytest.mark.parametrize("order", SHOWN_WHOLE.values(), ids=SHOWN_WHOLE)
+def test_values_that_are_shown_whole_reach_the_tool_as_they_are(memory: Store, order: Any) -> None:
+    hook, ran = ToolHook(None, {"store": memory, "when": False}), list[Any]()
+    call = Call("pay", {"order": order}, id="c1", conversation="thread-1")
+    assert hook.call(call, lambda approved: ran.append(approved["order"])).has_run
+    assert ran == [order]
+    assert ran[0] is order
+
+
+@pytest.mark.parametrize(("place", "order"), SHOWN_IN_PART.items(), ids=SHOWN_IN_PART)
+def test_value_that_its_model_does_not_show_whole_is_refused(memory: Store, place: str, order: Any) -> None:
+    hook, ran = ToolHook(None, {"store": memory, "when": False}), list[Any]()
+    call = Call("pay", {"order": order}, id="c1", conversation="thread-1")
+
+    async def execute(approved: dict[str, Any]) -> None:
+        ran.append(approved)
+
+    for result in (hook.call(call, ran.append), asyncio.run(hook.acall(call, execute))):
+        assert not result.has_run
+        assert f"argument '{place.removesuffix(' again')}' is left out or changed" in result.words
+    assert ran == []
 
 
 @pytest.mark.parametrize(("own", "added"), [({"to": "bob"}, {"user": "ada"}), ({"to": "bob", "user": "root"}, {})])

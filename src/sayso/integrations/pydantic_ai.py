@@ -141,8 +141,10 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
             return await super().call_tool(name, tool_args, ctx, tool)
         schema = tool.tool_def.parameters_json_schema
         given: dict[str, Any] = to_jsonable_python(tool_args)  # of validated values, not of the model's text
+        originals: Any = tool_args
         if len(given) == 1 and given.keys() - schema.get("properties", {}).keys():
-            (given,) = given.values()  # the only parameter is a model, whose fields are the schema
+            # The only parameter is a model, whose fields are the schema.
+            (given,), (originals,) = given.values(), tool_args.values()
         check = partial(_problems, tool, ctx, self.options.get("redact") or ())
         made: list[Any] = []
 
@@ -160,7 +162,7 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         options["suspends"] = (ApprovalRequired, CallDeferred)  # a paused sub-agent or a deferred tool
         try:
             waits = _pause if self.wait == "pause" else None
-            result = await acall_tool(name, given, run, options, waits=waits, check=check)
+            result = await acall_tool(name, given, run, options, waits=waits, check=check, originals=originals)
         except NotExecuted as error:
             raise ToolFailed(not_run(name, str(error))) from error
         if not result.has_run:

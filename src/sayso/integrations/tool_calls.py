@@ -14,7 +14,7 @@ import json
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
@@ -129,6 +129,46 @@ def fields_of(value: Any) -> Any:
     return plain(value)
 
 
+def _must_be_shown(value: Any, shown: Any, place: str = "") -> None:
+    """Check that JSON values have all of the values that the tool gets: a model may leave out or change what it has."""
+    parts = None if shown is _NOTHING else _parts(value, shown)
+    if parts is None and (shown is _NOTHING or json.dumps(plain(value)) != json.dumps(shown)):
+        raise errors.ArgumentError(place, "is left out or changed where its model is converted to JSON")
+    for name, part, other in parts or ():
+        _must_be_shown(part, other, f"{place}.{name}" if place and name else place or name)
+
+
+_NOTHING = object()
+
+
+def _parts(value: Any, shown: Any) -> list[tuple[str, Any, Any]] | None:
+    """Return the parts of a value, each with its name and how it is shown; None if it has none."""
+    from pydantic import BaseModel, RootModel
+
+    named = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
+    if isinstance(value, RootModel):
+        return [("", cast("Any", value).root, shown)]
+    if isinstance(value, BaseModel):
+        found = list[tuple[str, Any, Any]]()
+        for name, field in {**type(value).model_fields, **dict.fromkeys(value.model_extra or ())}.items():
+            keys = [name] if field is None else [field.serialization_alias, field.alias, name]
+            other = next((named[key] for key in keys if key in named), _NOTHING)
+            if other is not _NOTHING or name in value.model_fields_set:  # what is left out may be a default
+                found.append((name, getattr(value, name), other))
+        return found
+    if is_dataclass(value):
+        return [(one.name, getattr(value, one.name), named.get(one.name, _NOTHING)) for one in fields(value)]
+    if isinstance(value, dict):
+        pairs = cast("dict[Any, Any]", value)
+        others = [*named.values()] if len(named) == len(pairs) else [_NOTHING] * len(pairs)
+        return [(str(name), part, other) for (name, part), other in zip(pairs.items(), others, strict=True)]
+    if isinstance(value, list | tuple | set | frozenset):
+        items = [*cast("Iterable[Any]", value)]
+        listed = cast("list[Any]", shown) if isinstance(shown, list) and len(shown) == len(items) else None  # pyright: ignore[reportUnknownArgumentType]
+        return [(str(n), part, _NOTHING if listed is None else listed[n]) for n, part in enumerate(items)]
+    return None
+
+
 def must_not_block(tool: str, instead: str) -> None:
     """Refuse to wait for a person in the thread of an event loop.
 
@@ -211,7 +251,7 @@ async def acall_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Awaitable[Any]],
     options: HoldOptions, *, waits: Callable[[str], None] | None = None, timeout: float | None = None,  # noqa: ASYNC109
     tells_failure: bool = False,
-    check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None = None,
+    check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None = None, originals: Any = None,
 ) -> ToolResult:  # fmt: skip
     """Hold a call, wait for its decision without a thread, run it once and return the result for the model.
 
@@ -229,6 +269,8 @@ async def acall_tool(
             exceptions in `suspends`. It is for frameworks whose model would otherwise retry.
         check: Called with a person's changes, for checks that the tool's schema cannot express. If it returns problems,
             the request goes back to its reviewers.
+        originals: The values that `arguments` were converted from, if the tool gets them unless a person changes the
+            call. The call is refused if `arguments` leave out or change a part of them.
 
     Raises:
         ConfirmationRequired: The timeout has passed.
@@ -248,6 +290,8 @@ async def acall_tool(
             raise
 
     try:
+        if originals is not None:
+            _must_be_shown(originals, arguments)
         held = await ask_call(tool, arguments, {"withdraw_on_exit": waits is None and timeout is None, **options})
         async with held:
             while True:
@@ -268,12 +312,12 @@ async def acall_tool(
 
 def call_tool(
     tool: str, arguments: Mapping[str, Any], execute: Callable[[dict[str, Any]], Any], options: HoldOptions,
-    *, waits: Callable[[str], None] | None = None, tells_failure: bool = False,
+    *, waits: Callable[[str], None] | None = None, tells_failure: bool = False, originals: Any = None,
 ) -> ToolResult:  # fmt: skip
     """Do the same as `acall_tool`, blocking the current thread while it waits.
 
     Args:
-        tool, arguments, execute, options, waits, tells_failure: As for `acall_tool`.
+        tool, arguments, execute, options, waits, tells_failure, originals: As for `acall_tool`.
     """
     held: sayso.Held | None = None
     raised: list[BaseException] = []
@@ -286,6 +330,8 @@ def call_tool(
             raise
 
     try:
+        if originals is not None:
+            _must_be_shown(originals, arguments)
         held = sayso.hold(tool, arguments, **{"withdraw_on_exit": waits is None, **options})
         with held:
             while True:
@@ -467,13 +513,15 @@ class ToolHook(HeldTools):
         """Hold a call without a thread, and run it once it is approved; see `acall_tool`."""
         given = plain(call.arguments)
         run = _with_originals(call, given, execute)
-        return await acall_tool(call.name, given, run, self._hold_options(call), tells_failure=True)
+        return await acall_tool(
+            call.name, given, run, self._hold_options(call), tells_failure=True, originals=call.arguments
+        )  # fmt: skip
 
     def call(self, call: Call, execute: Callable[[dict[str, Any]], Any]) -> ToolResult:
         """Hold a call, blocking the current thread while it waits; see `call_tool`."""
         given = plain(call.arguments)
         run = _with_originals(call, given, execute)
-        return call_tool(call.name, given, run, self._hold_options(call), tells_failure=True)
+        return call_tool(call.name, given, run, self._hold_options(call), tells_failure=True, originals=call.arguments)
 
     def _hold_options(self, call: Call) -> HoldOptions:
         current = scope.current()

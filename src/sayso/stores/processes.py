@@ -234,7 +234,7 @@ _SHORTEST, _LONGEST = timedelta(seconds=1), timedelta(days=1)
 SOONEST_RENEWAL = _SHORTEST / 4
 """No lease is renewed sooner than this after its start, because the first renewal comes after half of its span."""
 
-_PROCESS_ID = re.compile("[0-9]{1,9}")
+_PROCESS_ID = re.compile("[1-9][0-9]{0,8}")
 _OUTERMOST = "4026531836"  # the process namespace of every Linux machine itself, outside containers
 
 

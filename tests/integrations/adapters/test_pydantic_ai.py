@@ -214,6 +214,30 @@ def test_edit_that_only_a_validator_refuses_goes_back_to_the_reviewer(wait: str,
     assert request.returned == "amount: Value error, only whole pairs are paid back"
 
 
+class Order(BaseModel):
+    id: str
+    amount: Annotated[int, Field(exclude=True)] = 10
+
+
+@pytest.mark.parametrize("further", [{}, {"to": "alice"}], ids=["one argument", "two"])
+def test_argument_whose_model_leaves_out_what_was_given_is_refused(further: dict[str, str], memory: Store) -> None:
+    paid: list[int] = []
+
+    def pay(order: Order) -> None:
+        paid.append(order.amount)
+
+    def pay_to(order: Order, to: str) -> None:
+        paid.append(order.amount)
+
+    def told(order: dict[str, Any]) -> str:
+        arguments = {"order": order, **further} if further else order
+        return str(asyncio.run(calling(pay_to if further else pay, arguments, wait="block").run("go")).all_messages())
+
+    answer = told({"id": "A-1", "amount": 5_000})
+    assert "amount' is left out or changed" in answer
+    assert (paid, everything(memory)) == ([], [])
+
+
 def test_what_a_validator_says_of_a_secret_is_not_shown(memory: Store) -> None:
     def refund(amount: Annotated[int, AfterValidator(even)]) -> str:
         return f"refunded {amount}"
