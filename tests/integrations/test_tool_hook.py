@@ -115,6 +115,27 @@ def test_value_that_its_model_does_not_show_whole_is_refused(memory: Store, plac
     assert ran == []
 
 
+@pytest.mark.parametrize("line", [{"price": 40}, Line(price=40)], ids=["JSON", "a model"])
+def test_arguments_that_change_while_the_call_waits_run_as_they_were_shown(memory: Store, line: Any) -> None:
+    hook, ran, lines = ToolHook(None, {"store": memory}), list[Any](), [line]
+    call = Call("pay", {"lines": lines}, id="c1", conversation="thread-1")
+
+    async def execute(approved: dict[str, Any]) -> None:
+        ran.append(approved)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(hook.acall(call, execute))
+        (request,) = await asyncio.to_thread(waiting_in, memory)
+        lines.append({"price": 99_999})
+        sayso.Review(memory).approve(request.id, by="ada")
+        await task
+
+    asyncio.run(main())
+    (request,) = sayso.Review(memory).list(state="done")
+    assert ran == [{"lines": [{"price": 40} if isinstance(line, dict) else {"cost": 40, "note": ""}]}]
+    assert ran == [request.call.arguments]
+
+
 @pytest.mark.parametrize(("own", "added"), [({"to": "bob"}, {"user": "ada"}), ({"to": "bob", "user": "root"}, {})])
 def test_argument_that_the_model_gives_in_place_of_the_framework_is_shown(own: Any, added: Any) -> None:
     pending = PendingCalls()

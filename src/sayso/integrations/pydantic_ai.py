@@ -18,7 +18,7 @@ from typing import Any, Literal, Unpack, cast
 from sayso import config, errors
 from sayso.gates.ambiguous import NotExecuted
 from sayso.gates.gate import HoldOptions
-from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, options_of
+from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, is_shown, options_of
 from sayso.model import canonical
 from sayso.model.request import not_run
 
@@ -150,6 +150,7 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
 
         async def run(approved: dict[str, Any]) -> Any:
             is_changed = canonical.encode(approved).text != canonical.encode(given).text
+            is_changed |= not is_shown(originals, approved)  # something else changed them while the call waited
             args = await _validated(tool, approved, ctx) if is_changed else tool_args
             made.append(await super(GatedToolset, self).call_tool(name, args, ctx, tool))
             return _recorded(made[0])

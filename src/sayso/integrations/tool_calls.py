@@ -138,6 +138,15 @@ def _must_be_shown(value: Any, shown: Any, place: str = "") -> None:
         _must_be_shown(part, other, f"{place}.{name}" if place and name else place or name)
 
 
+def is_shown(value: Any, shown: Any) -> bool:
+    """Return whether JSON values have all of the values that the tool gets."""
+    try:
+        _must_be_shown(value, shown)
+    except errors.ArgumentError:
+        return False
+    return True
+
+
 _NOTHING = object()
 
 
@@ -533,13 +542,23 @@ class ToolHook(HeldTools):
 
 
 def _with_originals(call: Call, given: Any, execute: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
-    """Run an unchanged call with the framework's own values, which may not survive conversion to JSON."""
+    """Run an unchanged call with the framework's own values, if it has others than JSON values."""
+    is_json = _is_json(call.arguments, given)
 
     def run(approved: dict[str, Any]) -> Any:
         is_unchanged = canonical.is_same(approved, given)  # `==` would take an edit of 1 to true for none
-        return execute(dict(call.arguments) if is_unchanged else approved)
+        # The framework shares its values with others, who may have changed them while the call waited.
+        is_own = is_unchanged and not is_json and is_shown(call.arguments, approved)
+        return execute(dict(call.arguments) if is_own else approved)
 
     return run
+
+
+def _is_json(arguments: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    try:
+        return canonical.is_same(arguments, given)
+    except errors.ArgumentError:
+        return False
 
 
 class PendingCalls:
