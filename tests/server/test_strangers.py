@@ -176,7 +176,7 @@ def test_large_bodies_of_those_who_are_known_are_parsed_beside_the_loop(
 
         return parse
 
-    monkeypatch.setattr(context, "_parsed", seen("form", context._parsed))
+    monkeypatch.setattr(context, "_parse_form", seen("form", context._parse_form))
     monkeypatch.setattr(endpoint, "parsed", seen("json", endpoint.parsed))
     page, program = browser(app), caller(app, "ask", "bot")
     where.clear()

@@ -170,7 +170,7 @@ def codes_of(endpoint: Endpoint) -> list[str]:
 
 
 _document = Router()
-_written = cache(lambda: document(endpoints()))
+_document_once = cache(lambda: document(endpoints()))
 
 
 def endpoints() -> list[Endpoint]:
@@ -181,7 +181,7 @@ def endpoints() -> list[Endpoint]:
 @_document.get("/v1/openapi.json", "This document")
 def openapi_document(context: Context) -> Response:
     # The server's address includes the path where the inbox is mounted.
-    return JSONResponse({**_written(), "servers": [{"url": f"{context.http.scope.get('root_path', '')}/api"}]})
+    return JSONResponse({**_document_once(), "servers": [{"url": f"{context.http.scope.get('root_path', '')}/api"}]})
 
 
 async def _healthz(_: Http) -> Response:
@@ -260,7 +260,7 @@ def _page(http: Http, status: int, message: str, *, is_english: bool = False) ->
     return render_public(http, "fault.html", status=status, frame="outside.html", **about)
 
 
-def _of_http(http: Http, fault: Exception) -> Response:
+def _http_error(http: Http, fault: Exception) -> Response:
     fault = cast("HTTPException", fault)
     if fault.status_code == 401:
         stranger: Callable[[], None] | None = http.app.state.on_stranger
@@ -280,7 +280,7 @@ def _of_http(http: Http, fault: Exception) -> Response:
     return response
 
 
-def _of_sayso(http: Http, fault: Exception) -> Response:
+def _sayso_error(http: Http, fault: Exception) -> Response:
     fault = cast("errors.SaysoError", fault)
     status = kind_of(type(fault)).status
     if status >= 500:
@@ -288,7 +288,7 @@ def _of_sayso(http: Http, fault: Exception) -> Response:
     return _page(http, status, error_text(fault), is_english=not has_error_text(fault))
 
 
-def _unforeseen(http: Http, fault: Exception) -> Response:
+def _unexpected_error(http: Http, fault: Exception) -> Response:
     # This response does not pass `Guard`, so it sets the security headers itself. The server logs the traceback.
     _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
     return PlainTextResponse(
@@ -300,7 +300,7 @@ class _Inbox(Starlette):
     """Starlette for the pages; requests for the API bypass it."""
 
     def __init__(self, hosts: Collection[str]) -> None:
-        handlers = {HTTPException: _of_http, errors.SaysoError: _of_sayso, Exception: _unforeseen}
+        handlers = {HTTPException: _http_error, errors.SaysoError: _sayso_error, Exception: _unexpected_error}
         super().__init__(routes=_routes(), exception_handlers={**handlers})
         self._api = Api([*endpoints(), *aap.router.endpoints], {"/aap/": aap.error})
         self._guard = Guard(self._answer, hosts=hosts)

@@ -262,10 +262,10 @@ async def read_form(http: Http, *, is_known: bool) -> Form:
         if problem.kind.status == HTTPStatus.REQUEST_TIMEOUT:
             why = say("the form did not arrive within %(count)s s; nothing was done", count=f"{patience:.0f}")
         raise HTTPException(problem.kind.status, why) from None
-    return await run_in_threadpool(_parsed, body)
+    return await run_in_threadpool(_parse_form, body)
 
 
-def _parsed(body: bytes) -> Form:
+def _parse_form(body: bytes) -> Form:
     with nullcontext() if len(body) <= _LONGEST_OF_STRANGER else _large_form:
         try:
             return ImmutableMultiDict(parse_qsl(
@@ -376,7 +376,7 @@ def post_route(act: Callable[[RequestContext], Response]) -> Endpoint:
             raise HTTPException(403, say("this request did not come from a page of this inbox; nothing was decided"))
         session = await signed_in(http)
         form = await read_form(http, is_known=True)
-        if not session.is_mine(form.get("csrf", "")):
+        if not session.has_csrf(form.get("csrf", "")):
             raise HTTPException(403, say("this form is from another session; nothing was decided. Reload the page"))
         context = RequestContext(http, session, form)
         return await run_in_threadpool(lambda: _compressed(http, act(context)))

@@ -143,16 +143,16 @@ class _Instruments:
         meter = MeterProvider([reader], shutdown_on_exit=False).get_meter("sayso")
         _add_gauges(meter, lambda name: self.observed[name])
         self.decisions = meter.create_counter("sayso.decisions", "{decision}", "Decisions and votes.")
-        self.ends = meter.create_counter("sayso.ends", "{request}", "Expired requests, and calls by outcome.")
+        self.outcomes = meter.create_counter("sayso.ends", "{request}", "Expired requests, and calls by outcome.")
         self.lost = meter.create_counter("sayso.events.lost", "{scrape}", "Scrapes that found events missing.")
-        self.deciding = meter.create_histogram(
+        self.decision_time = meter.create_histogram(
             "sayso.decision.duration", "s", "Time from the request to the decision.",
             explicit_bucket_boundaries_advisory=_BUCKETS,
         )  # fmt: skip
         for verb in _VERBS.values():
             self.decisions.add(0, {"sayso.decision.verb": verb})
         for outcome in _OUTCOMES:
-            self.ends.add(0, {"sayso.outcome": outcome})
+            self.outcomes.add(0, {"sayso.outcome": outcome})
         self.lost.add(0)
 
 
@@ -208,11 +208,11 @@ class Metrics:
         for logged in events:
             entry, event = logged.entry, logged.entry.event
             if event in _OUTCOMES:
-                found.ends.add(1, {"sayso.outcome": event})
+                found.outcomes.add(1, {"sayso.outcome": event})
             if event in _VERBS:
                 if event != "voted":
                     asked_at = self._store.get(entry.request_id).created_at  # if it raises, nothing is counted twice
-                    found.deciding.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
+                    found.decision_time.record(max(0.0, (instant(entry.at) - asked_at).total_seconds()))
                 found.decisions.add(1, {"sayso.decision.verb": _VERBS[event]})
             self._number = logged.number  # not the log's newest number: events may have followed `since`
 

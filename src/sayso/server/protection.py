@@ -229,7 +229,7 @@ def _one_copy(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
 
 
 @lru_cache(maxsize=1)
-def _begun(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+def _response_head(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
     """Return the first lines of a response, with the headers of the server itself: the date, new each second."""
     return b"".join([STATUS_LINE[200], *(b"%b: %b\r\n" % header for header in headers)])
 
@@ -242,7 +242,7 @@ class _Pipeline(list[Any]):
         self.insert(0, one)
 
 
-def _slim(event: asyncio.Event | None) -> None:
+def _shrink_event(event: asyncio.Event | None) -> None:
     """Replace the deque of an event that nobody waits for yet. The two of a connection would take 1.5 kB."""
     if event is not None:
         event._waiters = []  # type: ignore[attr-defined]  # noqa: SLF001  without the attribute, this has no effect
@@ -253,7 +253,15 @@ class _Limited(HttpToolsProtocol):
 
     # Slots, because an attribute dictionary of more than 30 entries costs 1.2 KB more per connection.
     __slots__ = (
-        "_ends", "_gone", "_head", "_is_in_head", "_limits", "_reading", "_rests_until", "_running", "_timer",
+        "_ends",
+        "_gone",
+        "_head",
+        "_idle_until",
+        "_is_in_head",
+        "_limits",
+        "_reading",
+        "_running",
+        "_timer",
         "_waiting",
     )  # fmt: skip
 
@@ -262,7 +270,7 @@ class _Limited(HttpToolsProtocol):
         self._limits, self._waiting = limits, waiting
         self._timer: asyncio.TimerHandle | None = None
         self._ends = math.inf  # when it is given up; never while a request is being answered
-        self._rests_until = math.inf  # when it is closed; never once a byte of the next request has arrived
+        self._idle_until = math.inf  # when it is closed; never once a byte of the next request has arrived
         self._reading: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self._running: Any = None  # uvicorn's cycle of the request that is being answered; `cycle` is the newest one
@@ -270,7 +278,7 @@ class _Limited(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        _slim(getattr(self.flow, "_is_writable_event", None))
+        _shrink_event(getattr(self.flow, "_is_writable_event", None))
         self.pipeline = _Pipeline()  # type: ignore[assignment]
         if len(self.connections) > self._limits.most:
             longest = next(iter(self._waiting), None)
@@ -292,7 +300,7 @@ class _Limited(HttpToolsProtocol):
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
-        _slim(self.cycle.message_event)
+        _shrink_event(self.cycle.message_event)
         self._is_in_head = False
 
     def _answer(self, scope: Scope, headers: bytes, body: bytes) -> bool:
@@ -309,7 +317,7 @@ class _Limited(HttpToolsProtocol):
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
         length = b"content-length: %d\r\n" % len(body)
-        self.transport.write(b"".join((_begun(tuple(cycle.default_headers)), length, headers, _LINES, body)))
+        self.transport.write(b"".join((_response_head(tuple(cycle.default_headers)), length, headers, _LINES, body)))
         cycle.message_event.set()
         self.on_response_complete()
         return True
@@ -319,7 +327,7 @@ class _Limited(HttpToolsProtocol):
         cast("dict[str, Any]", self.scope)[WHOLE] = True
 
     def data_received(self, data: bytes) -> None:
-        self._rests_until = math.inf
+        self._idle_until = math.inf
         super().data_received(data)
         self._head = self._head + len(data) if self._is_in_head else 0
         if self._head > _LONGEST_HEAD:
@@ -328,12 +336,12 @@ class _Limited(HttpToolsProtocol):
         if self._is_answering:
             self._stop_waiting()  # only on a whole header: a trickle of bytes must not extend the timeout
         if self.transport.is_closing():
-            self._must_be_read()
+            self._start_read_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._end_timer()
-        self._is_read()
+        self._stop_read_timer()
         super().connection_lost(exc)
         if self._running is not None and self._running is not self.cycle:
             # uvicorn tells only the newest of pipelined requests, and uvloop refuses what another one writes now.
@@ -345,12 +353,12 @@ class _Limited(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._must_be_read()
+        self._start_read_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if not self.transport.is_closing():  # a closing transport keeps its timeout until all is read
-            self._is_read()
+            self._stop_read_timer()
 
     def on_response_complete(self) -> None:
         if self.pipeline or self.transport.is_closing():
@@ -358,12 +366,12 @@ class _Limited(HttpToolsProtocol):
                 self._running = self.pipeline[-1][0]
             super().on_response_complete()
             if self.transport.is_closing():
-                self._must_be_read()
+                self._start_read_timer()
             return
         # Without uvicorn's own timer for what is idle, which it makes anew for each response.
         self.server_state.total_requests += 1
         self.flow.resume_reading()
-        self._rests_until = self.loop.time() + self.timeout_keep_alive
+        self._idle_until = self.loop.time() + self.timeout_keep_alive
         # That one does not suffice: the first byte of a next request stops it.
         self._wait(self._limits.rest if self.cycle.more_body else self._limits.header)
 
@@ -391,18 +399,18 @@ class _Limited(HttpToolsProtocol):
         self._set_timer()
 
     def _set_timer(self) -> None:
-        due = min(self._ends, self._rests_until)
+        due = min(self._ends, self._idle_until)
         if due < (math.inf if self._timer is None else self._timer.when()):
             self._end_timer()
-            self._timer = self.loop.call_at(due, self._look_what_is_due)
+            self._timer = self.loop.call_at(due, self._on_timer)
 
-    def _look_what_is_due(self) -> None:
+    def _on_timer(self) -> None:
         self._timer, now = None, self.loop.time()
         if self._ends <= now:
             self.give_up()
             return
-        if self._rests_until <= now:
-            self._rests_until = math.inf
+        if self._idle_until <= now:
+            self._idle_until = math.inf
             self.timeout_keep_alive_handler()  # until `_ends`, it lets the peer read what was sent
         self._set_timer()
 
@@ -415,20 +423,20 @@ class _Limited(HttpToolsProtocol):
         self._waiting.pop(self, None)
         self._ends = math.inf
 
-    def _must_be_read(self) -> None:
+    def _start_read_timer(self) -> None:
         """Start the timeout for the peer to read what waits to be sent."""
         if self._reading is None:
             left = self.transport.get_write_buffer_size()
-            self._reading = self.loop.call_later(self._limits.unread, self._look_whether_read, left)
+            self._reading = self.loop.call_later(self._limits.unread, self._on_read_timer, left)
 
-    def _look_whether_read(self, before: int) -> None:
-        self._is_read()
+    def _on_read_timer(self, before: int) -> None:
+        self._stop_read_timer()
         if before - self.transport.get_write_buffer_size() < _READ:  # reading a trickle must not extend it
             self.give_up()
         else:
-            self._must_be_read()
+            self._start_read_timer()
 
-    def _is_read(self) -> None:
+    def _stop_read_timer(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
@@ -436,7 +444,7 @@ class _Limited(HttpToolsProtocol):
     def give_up(self) -> None:
         """Abort the connection: it has no request that is being answered, or does not read the response."""
         self._stop_waiting()
-        self._is_read()
+        self._stop_read_timer()
         self.transport.abort()
 
 

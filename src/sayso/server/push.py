@@ -148,9 +148,9 @@ class Push(Channel):
         from cryptography.hazmat.primitives.asymmetric import ec
 
         try:
-            self._where(endpoint)
-            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _bytes(p256dh))
-            secret = _bytes(auth)
+            self._destination(endpoint)
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), _decode(p256dh))
+            secret = _decode(auth)
         except (errors.ConfigError, ValueError) as error:
             raise DeviceRefusedError(f"this browser cannot be notified: {error}; nothing was turned on") from None
         if len(secret) != 16:
@@ -159,7 +159,7 @@ class Push(Channel):
         if len([one for one in self.devices(reviewer) if one.key != device_key]) >= MOST:
             raise DeviceRefusedError(f"you have {MOST} devices already; remove one first. Nothing was turned on")
         body = {
-            **_who(reviewer), "name": name, "endpoint": endpoint, "p256dh": p256dh, "auth": auth,
+            **_fields(reviewer), "name": name, "endpoint": endpoint, "p256dh": p256dh, "auth": auth,
             "vapid": vapid, "added": clock.written(clock.now()), "language": spoken().tag,
         }  # fmt: skip
         record = Record(_KIND, device_key, body, clock.now() + LASTS)
@@ -200,7 +200,7 @@ class Push(Channel):
         if not is_theirs:
             self._drop(key)
             return
-        self._store.swap(record, replace(record, body={**record.body, **_who(reviewer)}, due=clock.now() + LASTS))
+        self._store.swap(record, replace(record, body={**record.body, **_fields(reviewer)}, due=clock.now() + LASTS))
 
     def _drop(self, key: str) -> bool:
         was_there = self._store.drop(_KIND, key)
@@ -215,7 +215,7 @@ class Push(Channel):
         public = self._vapid().public_key
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-        return _text(public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
+        return _encode(public.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint))
 
     def send(self, notification: Notification) -> None:
         """Send a notification once to each device of the people who could decide. It replaces an earlier one there.
@@ -316,14 +316,14 @@ class Push(Channel):
             keys = {"p256dh": device.p256dh, "auth": device.auth}
             pusher = _libraries()[1].WebPusher({"endpoint": device.endpoint, "keys": keys})
             body = pusher.encode(json.dumps(named, ensure_ascii=False).encode())["body"]
-            status, _ = self._receivers.post(self._where(device.endpoint), body, headers)
+            status, _ = self._receivers.post(self._destination(device.endpoint), body, headers)
         except (OSError, ValueError, errors.SaysoError) as error:
             return str(error)
         if status in _GONE:
             self._drop(device.key)
         return None if 200 <= status < 300 or status in _GONE else f"{origin} answered {status}"
 
-    def _where(self, endpoint: str) -> Destination:
+    def _destination(self, endpoint: str) -> Destination:
         return Destination.parse(endpoint, allow_private=self._allow_private)
 
     def _vapid(self) -> Any:
@@ -332,7 +332,7 @@ class Push(Channel):
         for number in range(100):  # the first is a valid key for all but one secret in four billion
             raw = bytes.fromhex(self._signer.mac("push key", str(number)))
             try:
-                return vapid.from_raw(_text(raw).encode())
+                return vapid.from_raw(_encode(raw).encode())
             except ValueError:
                 continue
         raise errors.ConfigError("cannot derive a key from the server's secret; set another SAYSO_SECRET")
@@ -383,13 +383,13 @@ def _libraries() -> tuple[Any, Any]:
         raise errors.ConfigError(EXTRA) from None
 
 
-def _who(reviewer: Reviewer) -> Mapping[str, Any]:
+def _fields(reviewer: Reviewer) -> Mapping[str, Any]:
     return {"issuer": reviewer.issuer, "subject": reviewer.subject, "roles": sorted(reviewer.roles)}
 
 
-def _bytes(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
 
 
-def _text(raw: bytes) -> str:
+def _encode(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

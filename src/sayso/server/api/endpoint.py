@@ -81,7 +81,7 @@ def principal_of(http: Http) -> Principal:
         if session is None:
             raise _not_signed_in()
         if http.method not in LOOKING and not (
-            is_same_origin(http) and session.is_mine(http.headers.get("x-csrf-token", ""))
+            is_same_origin(http) and session.has_csrf(http.headers.get("x-csrf-token", ""))
         ):
             raise Problem(
                 "not_from_here",

@@ -445,11 +445,11 @@ def _changes(
 
 @router.post("/v1/program/batch", "Run several operations; each has its own result", waits=True)
 async def batch(own: Ownership, message: messages.Batch) -> messages.Answers:
-    answers = await asyncio.gather(*(_answered(own, one) for one in message.operations))
+    answers = await asyncio.gather(*(_run_operation(own, one) for one in message.operations))
     return messages.Answers.of(answers=answers)
 
 
-async def _answered(own: Ownership, operation: messages.Operation) -> messages.Answered:
+async def _run_operation(own: Ownership, operation: messages.Operation) -> messages.Answered:
     endpoint = _BATCHED.get(operation.verb)
     if endpoint is None or endpoint.input is None:
         problem = Problem("not_found", f"{operation.verb!a} is not allowed in a batch; nothing was done")

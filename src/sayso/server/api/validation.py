@@ -172,7 +172,7 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
         request = _request(asked, me, owner, now)
         if request.kind == "call":
             request = _under_policy(request, asked.budgets)
-        _draw(request)
+        _must_be_showable(request)
     except (errors.AskRefusedError, Denied):
         raise
     except Exception as error:  # input that breaks any code must break it here, not on a reviewer's page
@@ -331,8 +331,8 @@ def _masked(request: Request, names: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_drawn: set[tuple[str, ...]] = set()  # results of `_plain_types` that were rendered before
-_MOST_DRAWN = 4_096
+_rendered_types: set[tuple[str, ...]] = set()  # results of `_plain_types` that were rendered before
+_MOST_TYPES = 4_096
 _LARGEST_PLAIN = 10**15
 
 
@@ -365,10 +365,10 @@ def _plain_type(value: Json) -> str | None:
     return "int" if isinstance(value, int) and abs(value) < _LARGEST_PLAIN else None
 
 
-def _draw(request: Request) -> None:
+def _must_be_showable(request: Request) -> None:
     """Render what a reviewer would see and encode what a store would write, so that any error is raised here."""
     plain = _plain_types(request)
-    if plain is not None and plain in _drawn:
+    if plain is not None and plain in _rendered_types:
         return
     headline(request)
     subject_rows(request, width=80)
@@ -376,9 +376,9 @@ def _draw(request: Request) -> None:
     _ = answer_fields(schema) if request.kind == "question" else argument_fields(request, schema)
     asked_values(request)
     if plain is not None:
-        if len(_drawn) >= _MOST_DRAWN:
-            _drawn.clear()
-        _drawn.add(plain)
+        if len(_rendered_types) >= _MOST_TYPES:
+            _rendered_types.clear()
+        _rendered_types.add(plain)
 
 
 def _span(span: timedelta) -> timedelta:

@@ -166,7 +166,7 @@ async def oidc_callback(http: Http) -> Response:
 async def oidc_finish(http: Http) -> Response:
     """Begin a session with the provider's answer."""
     answer = dict(await _sign_in_form(http))
-    flow = await run_in_threadpool(_flow, http, answer.get("state", ""))
+    flow = await run_in_threadpool(_take_flow, http, answer.get("state", ""))
     if flow is None:
         if await run_in_threadpool(context.session_of, http) is not None:  # a click after going back, or in another tab
             return context.redirect(context.path_to(http))
@@ -196,7 +196,7 @@ async def _with_provider(http: Http, ask: Callable[[], T]) -> T:
     return await to_thread.run_sync(ask, limiter=threads)
 
 
-def _flow(http: Http, state: str) -> dict[str, Any] | None:
+def _take_flow(http: Http, state: str) -> dict[str, Any] | None:
     """Mark this browser's OpenID flow as used and return it; None if there is none, it differs or was used."""
     settings = context.settings_of(http)
     flow = settings.signer.read(_PURPOSE, http.cookies.get(settings.cookie(http, _COOKIE)[0], ""))

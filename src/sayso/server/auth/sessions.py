@@ -50,16 +50,20 @@ def server_secret(store: Store) -> bytes | None:
                 f" so use at least {_SHORTEST_SECRET} random ones (`openssl rand -hex 32`)"
             )
         return given.encode("utf-8", "surrogateescape")
-    name = next((store.url.removeprefix(one) for one in ("sqlite:///", "jsonl:") if store.url.startswith(one)), None)
-    if name is None:
+    path = _secret_file(store)
+    if path is None:
         return None
-    path = Path(f"{name}.secret")
     try:
         return _read_secret(path) if path.exists() else _create_secret(path)
     except OSError as error:
         raise errors.ConfigError(
             f"the server's secret {path} cannot be read ({error.strerror}); correct that, or set SAYSO_SECRET"
         ) from error
+
+
+def _secret_file(store: Store) -> Path | None:
+    schemes = (scheme for scheme in ("sqlite:///", "jsonl:") if store.url.startswith(scheme))
+    return next((Path(store.url.removeprefix(scheme) + ".secret") for scheme in schemes), None)
 
 
 def _create_secret(path: Path) -> bytes:
@@ -125,7 +129,7 @@ class TokenSigner:
             ConfigError: The server's secret cannot be used.
         """
         body = self.signed(purpose, text)
-        return None if body is None or clock.now() >= _end(body) else body
+        return None if body is None or clock.now() >= _expiry(body) else body
 
     def signed(self, purpose: str, text: str) -> dict[str, Any] | None:
         """Return the same as `read`, also for a token that has expired."""
@@ -139,7 +143,7 @@ class TokenSigner:
 
     def use_once(self, body: dict[str, Any]) -> bool:
         """Mark a token that was read as used, in one transaction; return False if it was used before."""
-        is_first = self._store.keep(Record("link", body["id"], {}, due=_end(body) + _USED_RETENTION), only_new=True)
+        is_first = self._store.keep(Record("link", body["id"], {}, due=_expiry(body) + _USED_RETENTION), only_new=True)
         for old in self._store.records("link", due_by=clock.now(), limit=_DELETED_AT_ONCE):
             self._store.drop(old.kind, old.key)
         return is_first
@@ -161,7 +165,7 @@ class TokenSigner:
             return self._secret
 
 
-def _end(body: dict[str, Any]) -> datetime:
+def _expiry(body: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(body["until"], UTC)
 
 
@@ -221,7 +225,7 @@ class Session:
     csrf: str = field(repr=False)
     ends: datetime
 
-    def is_mine(self, csrf: str) -> bool:
+    def has_csrf(self, csrf: str) -> bool:
         """Return whether a CSRF token belongs to this session. It may be masked (forms) or plain (the API)."""
         if len(csrf) == 2 * len(self.csrf):
             with suppress(ValueError):
@@ -313,7 +317,7 @@ class Sessions:
     def begin_unrecorded(self, reviewer: Reviewer) -> Session:
         """Begin a session, without a record, of a person whom the surrounding application or proxy identifies."""
         nonce = new_token() + new_token()
-        cookie = nonce + self._signer.mac(f"session of {_person(reviewer)}", nonce)
+        cookie = nonce + self._signer.mac(f"session of {_identity_text(reviewer)}", nonce)
         return self._session(cookie, reviewer, clock.now() + IDLE)
 
     def find_unrecorded(self, cookie: str | None, reviewer: Reviewer) -> Session | None:
@@ -321,7 +325,7 @@ class Sessions:
         if cookie is None or not cookie.isascii():
             return None
         nonce, mac = cookie[:64], cookie[64:]
-        is_theirs = hmac.compare_digest(self._signer.mac(f"session of {_person(reviewer)}", nonce), mac)
+        is_theirs = hmac.compare_digest(self._signer.mac(f"session of {_identity_text(reviewer)}", nonce), mac)
         return self._session(cookie, reviewer, clock.now() + IDLE) if is_theirs else None
 
     def _open(self, cookie: str, record: Record) -> Session | None:
@@ -338,12 +342,12 @@ class Sessions:
         return self._session(cookie, reviewer, ends)
 
     def _session(self, session_id: str, reviewer: Reviewer, ends: datetime) -> Session:
-        return Session(session_id, reviewer, self._signer.mac("form", f"{session_id} {_person(reviewer)}"), ends)
+        return Session(session_id, reviewer, self._signer.mac("form", f"{session_id} {_identity_text(reviewer)}"), ends)
 
 
 def _key(session_id: str) -> str:
     return hashlib.sha256(session_id.encode()).hexdigest()
 
 
-def _person(reviewer: Reviewer) -> str:
+def _identity_text(reviewer: Reviewer) -> str:
     return json.dumps([reviewer.identity.folded, *sorted(reviewer.roles)])

@@ -31,7 +31,7 @@ from sayso.server.api.problems import kind_of
 from sayso.server.context import RequestContext, redirect
 from sayso.server.pages import grants
 from sayso.server.pages import request as page
-from sayso.server.pages.alike import FEWEST, fold, kin_of, outlier_notes, similar_to, table_of
+from sayso.server.pages.alike import FEWEST, fold, group_key, outlier_notes, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
 from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
@@ -356,7 +356,7 @@ def _address(context: RequestContext, found: Mapping[str, Request | BaseExceptio
     refused = (context.find(request_id) for request_id, one in found.items() if not isinstance(one, Request))
     groups = dict[object, list[str]]()
     for one in (*decided, *filter(None, refused)):
-        groups.setdefault(kin_of(one) or one.id, []).append(one.id)
+        groups.setdefault(group_key(one) or one.id, []).append(one.id)
     named = list[tuple[str, str]]()
     for ids in groups.values():
         named += [("alike", ids[0])] if len(ids) >= FEWEST else [("id", one) for one in ids]

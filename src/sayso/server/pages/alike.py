@@ -60,16 +60,16 @@ Key = tuple[str, str, str | None]
 Source = Literal["argument", "fact", "author", "program"]
 
 
-def kin_of(request: Request) -> Key | None:
+def group_key(request: Request) -> Key | None:
     """Return what similar calls share, decided or not; None for a question and for a call without its arguments."""
     if request.kind != "call" or request.purged_at is not None:
         return None
     return request.call.tool, request.requester.folded, request.risk
 
 
-def key_of(request: Request) -> Key | None:
+def pending_group_key(request: Request) -> Key | None:
     """Return the key that alike calls share; None for a request that is never grouped."""
-    return kin_of(request) if request.state is State.PENDING else None
+    return group_key(request) if request.state is State.PENDING else None
 
 
 def fold(requests: Sequence[Request]) -> list[list[Request]]:
@@ -77,7 +77,7 @@ def fold(requests: Sequence[Request]) -> list[list[Request]]:
 
     Calls whose arguments have nothing in common stay separate, because a group would hide what each of them does.
     """
-    keys = [key_of(request) for request in requests]
+    keys = [pending_group_key(request) for request in requests]
     groups: dict[Key, list[Request]] = {}
     for request, key in zip(requests, keys, strict=True):
         if key is not None:
@@ -307,7 +307,7 @@ def _notes(column: Column) -> Sequence[str]:
     (usual, often), *_ = Counter(texts).most_common(1)
     if _is_most(often, count):
         shown = as_amount(column.name, column.trees[texts.index(usual)])
-        return _noted([text == usual for text in texts], _brief(shown))
+        return _difference_notes([text == usual for text in texts], _brief(shown))
     if numbers:
         middle, signs = median(map(abs, numbers)), str.maketrans(",.", "".join(separators()))
         return [
@@ -329,10 +329,10 @@ def _notes(column: Column) -> Sequence[str]:
     else:
         example = next(tree for tree, one in zip(column.trees, traits, strict=True) if usual in one)
         shown = say("like %(shown)s", shown=_brief(example))
-    return _noted([usual in one for one in traits], shown)
+    return _difference_notes([usual in one for one in traits], shown)
 
 
-def _judged(columns: Sequence[Column], requests: Sequence[Request], others: Sequence[Request]) -> list[Sequence[str]]:
+def _outliers(columns: Sequence[Column], requests: Sequence[Request], others: Sequence[Request]) -> list[Sequence[str]]:
     """Return the notes of each column of these requests, compared with each other and with `others` as well.
 
     A value that stands out among these requests alone has a note that says so.
@@ -381,7 +381,7 @@ def _is_most(often: int, count: int) -> bool:
     return often >= min(count - 1, _SHARE * count)
 
 
-def _noted(is_usual: Sequence[bool], shown: str) -> list[str]:
+def _difference_notes(is_usual: Sequence[bool], shown: str) -> list[str]:
     count, often = len(is_usual), sum(is_usual)
     said = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
     return ["" if one else f"{said}: {shown}" for one in is_usual]
@@ -419,10 +419,10 @@ def _brief(tree: Json) -> str:
     return say("not given") if tree == _ABSENT else brief(tree, _VALUE_ROOM)
 
 
-def _drawn(column: Column, notes: Sequence[str]) -> Column:
+def _with_cells(column: Column, notes: Sequence[str]) -> Column:
     """Return a column with its cells; equal values with equal notes are drawn once."""
     is_once = column.is_common and len(set(notes)) == 1  # an amount may be usual in one currency, and not in another
-    shown = [_shown(column, tree) for tree in (column.trees[:1] if is_once else column.trees)]
+    shown = [_as_argument(column, tree) for tree in (column.trees[:1] if is_once else column.trees)]
     if is_once or column.source == "fact":
         return replace(column, cells=[Cell(one, note=note) for one, note in zip(shown, notes, strict=False)])
     heads = _heads(shown)
@@ -441,7 +441,7 @@ def _heads(shown: Sequence[Argument]) -> list[Own]:
     return [next(owns) if one.kind == "block" else Own("", is_whole=True) for one in shown]
 
 
-def _shown(column: Column, tree: Json) -> Argument:
+def _as_argument(column: Column, tree: Json) -> Argument:
     if tree == _ABSENT:
         return Argument(column.name, "absent", say("not given") if column.source == "argument" else "-")
     if column.source == "argument" or not isinstance(tree, str):
@@ -467,8 +467,8 @@ def table_of(
     is not like the others (`unlike`), and the others (`usual`).
     """
     found = [*_arguments(requests), *_facts(requests, now)]
-    notes = _judged(found, requests, others)
-    drawn = [_drawn(*pair) for pair in zip(found, notes, strict=True)]
+    notes = _outliers(found, requests, others)
+    drawn = [_with_cells(*pair) for pair in zip(found, notes, strict=True)]
     common = [one for one in drawn if len(one.cells) == 1]
     columns = [_with_totals(one, found) for one in drawn if len(one.cells) > 1]
     # Columns with outliers come first, so that they are on the screen however many columns there are.
@@ -506,12 +506,12 @@ def similar_to(store: Store, requests: Sequence[Request]) -> list[Request]:
         return []
     first, own = requests[0], {one.id for one in requests}
     newest = store.list(Filter(kind="call", name=first.call.tool), limit=_MOST_SIMILAR, newest=True).requests
-    return [one for one in newest if one.id not in own and kin_of(one) == kin_of(first)]
+    return [one for one in newest if one.id not in own and group_key(one) == group_key(first)]
 
 
 def outlier_notes(store: Store, request: Request) -> list[str]:
     """Return each argument in which a pending call stands out from similar ones, and why."""
-    if key_of(request) is None:
+    if pending_group_key(request) is None:
         return []
     columns = _arguments([request, *similar_to(store, [request])])
     notes = [(column.name, _notes(column)[0]) for column in columns if not column.is_common]
@@ -520,7 +520,7 @@ def outlier_notes(store: Store, request: Request) -> list[str]:
 
 def repeat_notes(store: Store, request: Request, now: datetime) -> list[str]:
     """Return a note if its run has asked for a pending call before, and it was started: the newest such request."""
-    if key_of(request) is None:
+    if pending_group_key(request) is None:
         return []
     same = Filter(kind="call", run_id=request.run_id, name=request.call.tool)
     for one in store.list(same, limit=_MOST_SIMILAR, newest=True).requests:

@@ -44,7 +44,7 @@ _FEWEST, _RARE = 3, 10  # among 3 or more earlier calls, a field differs if at m
 _MOST_SHOWN, _MOST_ENDED, _MOST_STARTING = 5, 50, 20
 
 
-def offer(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> dict[str, Any] | None:
+def grant_form(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the content of the form; None if there can be no grant.
 
     Args:
@@ -56,23 +56,23 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         return None
     changes = None if terms is None else terms["changes"]
     call = request.effective if changes is None else edited_call(request, changes)
-    drawn = _drawn(request, call)
+    draft = _draft(request, call)
     # The context given with a token is shown on this page only as the program's own words, not among the terms.
-    shown = [path for path in drawn.conditions if not _is_unverified(drawn, path)]
+    shown = [path for path in draft.conditions if not _is_unverified(draft, path)]
     # If the edit sets a masked value, nothing is counted, since the count would confirm guesses.
     is_guess = bool(changes) and any(  # a call that is one field has an empty path
         condition.kind == "secret" and path.partition(".")[0] in {*changes, ""}
-        for path, condition in drawn.conditions.items()
+        for path, condition in draft.conditions.items()
     )
     calls: Sequence[Request] | None = None  # of the last 30 days, with any values
     if terms is not None and not is_guess:
         _, calls = context.review.preview_grant(
-            request.id, changes=changes, here=terms["here"], without=list(drawn.conditions)
+            request.id, changes=changes, here=terms["here"], without=list(draft.conditions)
         )
-    differing = Counter(path for one in calls or () for path in drawn.differing(one))
+    differing = Counter(path for one in calls or () for path in draft.differing(one))
     found: list[dict[str, Any]] = []
     for path in shown:
-        condition = drawn.conditions[path]
+        condition = draft.conditions[path]
         same = None if calls is None else len(calls) - differing[path]
         is_rare = calls is not None and same is not None and len(calls) >= _FEWEST and same * _RARE <= len(calls)
         found.append({
@@ -85,7 +85,7 @@ def offer(context: RequestContext, request: Request, terms: dict[str, Any] | Non
         })  # fmt: skip
     return {
         "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
-        "has_facts": len(shown) < len(drawn.conditions), "is_guess": is_guess,
+        "has_facts": len(shown) < len(draft.conditions), "is_guess": is_guess,
         "past": None if terms is None or calls is None else _past(request, call, calls, terms),
         "is_open": terms is not None or is_ticked(context.form) or context.http.path_params.get("action") == "grant",
     }  # fmt: skip
@@ -129,11 +129,11 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
         missing = say("A grant covers every argument, so none can be left out of the call itself. Nothing was decided.")
         raise NotDoneError(missing)
     form, changes = context.form, given.get("changes")
-    shown, drawn = _drawn(request, request.effective), _drawn(request, edited_call(request, changes or {}))
-    paths = {escape(path): path for path in (*shown.conditions, *drawn.conditions)}
+    shown, draft = _draft(request, request.effective), _draft(request, edited_call(request, changes or {}))
+    paths = {escape(path): path for path in (*shown.conditions, *draft.conditions)}
     without, exactly = ([paths.get(one, one) for one in form.getlist(name)] for name in ("without", "exactly"))
     at_most: dict[str, Decimal] = {}
-    for path, condition in drawn.conditions.items():
+    for path, condition in draft.conditions.items():
         typed = form.get(f"at_most:{escape(path)}", "").strip()
         if condition.kind != "at_most" or not typed or path in {*without, *exactly}:
             continue
@@ -152,7 +152,7 @@ def terms_of(context: RequestContext, request: Request) -> dict[str, Any]:
     terms: dict[str, Any] = {
         "here": form.get("here") == "yes", "without": without, "exactly": exactly, "at_most": at_most,
     }  # fmt: skip
-    _drawn(request, edited_call(request, changes or {}), **terms)  # raises if they are invalid
+    _draft(request, edited_call(request, changes or {}), **terms)  # raises if they are invalid
     return {"changes": changes, **terms}
 
 
@@ -171,7 +171,7 @@ def grant(context: RequestContext, request: Request, seen: str) -> None:
         raise NotDoneError(translated(escape(str(fault)))) from None
 
 
-def _drawn(request: Request, call: Call, **terms: Any) -> Grant:
+def _draft(request: Request, call: Call, **terms: Any) -> Grant:
     now = clock.now()
     return Grant.of(request, call, count=1, until=now + timedelta(hours=1), now=now, **terms)
 
@@ -191,7 +191,7 @@ def _is_prose(path: str, condition: Condition) -> bool:
 def _past(request: Request, call: Call, calls: Sequence[Request], terms: dict[str, Any]) -> dict[str, Any]:
     """Return the earlier calls of the same requester that the terms would have let through."""
     rest = {name: value for name, value in terms.items() if name != "changes"}
-    looked_at, now = _drawn(request, call, **rest), clock.now()
+    looked_at, now = _draft(request, call, **rest), clock.now()
     fitting = [one for one in calls if looked_at.lacks(one) is None]
     return {
         "fitting": len(fitting), "whole": len(calls), "refused": sum(map(_is_refused, fitting)),

@@ -28,7 +28,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, csv_row, later, say, speaking
 from sayso.server.context import RequestContext
 from sayso.server.pages.alike import fold as folded
-from sayso.server.pages.alike import folded_row, key_of, kin_of
+from sayso.server.pages.alike import folded_row, group_key, pending_group_key
 from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import list_rows, pending_filter, render
 from sayso.server.pages.views import FILTERS, views_of
@@ -235,12 +235,12 @@ def alike_to(context: RequestContext, request_id: str, address: str, most: int) 
     Of one that is decided by now, they are what is left of its group.
     """
     request = context.review.get(request_id)
-    key = kin_of(request)
+    key = group_key(request)
     if key is None:
         return [request]
     asked, _ = _filters_of(address)
     search = _searched(context, WAITING, asked | {"tool": request.call.tool, "state": "pending"})
-    found = list(islice((one for one in search.every() if key_of(one) == key), most))
+    found = list(islice((one for one in search.every() if pending_group_key(one) == key), most))
     return sorted(found, key=_KEYS[search.order]) if search.order else found
 
 
@@ -252,7 +252,7 @@ def decided_with(context: RequestContext, request_id: str, *, is_alone: bool) ->
     reading them takes some 20 ms.
     """
     request = context.review.get(request_id)
-    decision, key, first = request.decision, kin_of(request), [request]
+    decision, key, first = request.decision, group_key(request), [request]
     by, at = (None, None) if decision is None else (decision.by, decision.at)
     if request.state is State.PENDING:
         first, by, at = [], context.reviewer.identity if is_alone else None, clock.now()
@@ -261,7 +261,7 @@ def decided_with(context: RequestContext, request_id: str, *, is_alone: bool) ->
     newest = context.review.list(state=DECIDED[0], kind="call", limit=_MOST_AT_ONCE, newest=True).requests
     others = (
         one for one in reversed(newest)
-        if one.id != request.id and kin_of(one) == key and one.decision is not None
+        if one.id != request.id and group_key(one) == key and one.decision is not None
         and one.decision.by.is_same(by) and abs(one.decision.at - at) <= _TOGETHER
     )  # fmt: skip
     return [*first, *others]

@@ -149,7 +149,7 @@ def request_page(
         stream=None if request.is_final else context.path("events", shown=str(request.state), rows=request.id),
         changes=changes, changed_names={_argument_of(one.change.path).strip('"') for one in changes},
         outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
-        alike=grants.offer(context, request, sent.terms), proposed=grants.proposed(context, request),
+        alike=grants.grant_form(context, request, sent.terms), proposed=grants.proposed(context, request),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         said=_status_for(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (me, *context.stood_in_for)),

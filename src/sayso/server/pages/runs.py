@@ -41,7 +41,7 @@ from sayso.view.document import event_rows, moment
 from sayso.view.summary import channel_name, token
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
-_MOST_TOLD, _MOST_TEXT = 60, 2_000
+_MOST_ITEMS, _MOST_TEXT = 60, 2_000
 _MOST_READ_PAGES, _MOST_NAMES = 5, 3
 _MOST_READ = 20_000  # characters of a step's input or output; a larger one is not searched for secrets, nor shown
 _KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words to translate, instead of class names
@@ -148,7 +148,7 @@ def run(context: RequestContext) -> Response:
         known = bodies(snapshot.steps)
         masked, hidden = masks_of(known, requests.requests)
         loaded = LoadedRun(snapshot.run, known, store, masked)
-        steps = [_step(span, partial(_short, hidden=hidden)) for span in loaded.spans]
+        steps = [_step(span, partial(_brief_without, hidden=hidden)) for span in loaded.spans]
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
@@ -174,11 +174,11 @@ def story_of(context: RequestContext, request: Request) -> list[tuple[str, str, 
     store = context.settings.store
     try:
         known = bodies(store.get_run(request.run_id).steps)
-        before = list(takewhile(lambda item: request.id not in _requests_of(item[1]), known.items()))[-_MOST_TOLD:]
+        before = list(takewhile(lambda item: request.id not in _requests_of(item[1]), known.items()))[-_MOST_ITEMS:]
         others = store.list(Filter(run_id=request.run_id), limit=_MOST_ROWS, newest=True).requests
         masked, hidden = masks_of(known, {one.id: one for one in (*others, request)}.values())
-        told = [one for place, body in before for one in _told(place, body, masked, hidden)]
-        texts = [(kind, head, scrub(text, hidden)) for kind, head, text in told]
+        items = [one for place, body in before for one in _story_items(place, body, masked, hidden)]
+        texts = [(kind, head, scrub(text, hidden)) for kind, head, text in items]
         return [
             (kind, head, escape(text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…", block=True))
             for kind, head, text in texts
@@ -195,25 +195,25 @@ def _requests_of(body: Body) -> set[Any]:
     return {body.get("waits"), body.get("answered"), approval.get("approval_id")}
 
 
-def _told(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[tuple[str, str, str]]:
+def _story_items(place: str, body: Body, masked: Redaction, hidden: frozenset[str]) -> Iterator[tuple[str, str, str]]:
     if "given" in body:
         given = cast("dict[str, Any]", canonical.display(masked.mask(json.loads(body["given"]))))
         prompt = given.get("prompt")
-        yield "asked", "", prompt if isinstance(prompt, str) else _short(given, hidden)
+        yield "asked", "", prompt if isinstance(prompt, str) else _brief_without(given, hidden)
     elif "reply" in body and body["reply"]["text"]:
         yield "says", "", str(body["reply"]["text"])
     elif "status" in body:
-        step = _step(span_of(place, body, masked), partial(_short, hidden=hidden))
+        step = _step(span_of(place, body, masked), partial(_brief_without, hidden=hidden))
         yield "step", f"{step['path']} {step['status']}", step["said"]
 
 
-def _in_short(tree: Any) -> str:
+def _brief(tree: Any) -> str:
     return brief(mark_secrets(tree), _ROOM)
 
 
-def _short(tree: Any, hidden: frozenset[str]) -> str:
+def _brief_without(tree: Any, hidden: frozenset[str]) -> str:
     """Return a value shortened, after removing secrets from its texts: a shortened secret would not be found."""
-    return _in_short(scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
+    return _brief(scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
 
 
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
@@ -265,17 +265,17 @@ _ENDS = {
 
 def timeline(entries: Iterable[Entry]) -> list[dict[str, str]]:
     """Return what happened to a request, oldest first, without the comments, which the page shows apart."""
-    return [_happened(entry) for entry in entries if entry.event != COMMENTED]
+    return [_as_sentence(entry) for entry in entries if entry.event != COMMENTED]
 
 
 def last_undone(entries: Iterable[Entry]) -> dict[str, str] | None:
     """Return the undoing of an approval if nobody has decided since."""
     decisive = {"undone", "voted", "approved", "rejected", "feedback", "cancelled"}
     last = [entry for entry in entries if entry.event in decisive][-1:]
-    return _happened(last[0]) if last and last[0].event == "undone" else None
+    return _as_sentence(last[0]) if last and last[0].event == "undone" else None
 
 
-def _happened(entry: Entry) -> dict[str, str]:
+def _as_sentence(entry: Entry) -> dict[str, str]:
     """Return a row of the journal as a sentence."""
     entry, at, detail, until = showable(entry), None, None, ""
     with suppress(OverflowError, RecursionError, TypeError, ValueError):
