@@ -140,6 +140,38 @@ def test_a_confirm_that_was_read_before_an_edit_decides_nothing(copied: Callable
     assert read_confirm(confirm.confirm_id).status == "approved"
 
 
+def test_a_document_decides_only_the_round_that_it_was_made_in() -> None:
+    plan, confirm, request = submitted()
+    handed_over = Confirm.parse(confirm.export())
+    bare = Confirm(confirm_id=confirm.confirm_id, target_type="plan", target_id=plan.plan_id, requested_by_role="agent")
+    reviewer().reject(request.id, "no")
+    refresh(confirm)
+    plan.title = "Drop all tables"
+    submit_plan_for_approval(plan, "agent")
+    for document in (handed_over, bare):
+        with pytest.raises(errors.StaleViewError, match="look again, nothing was decided"):
+            process_decision(document, yes())
+    process_decision(Confirm.parse(read_confirm(confirm.confirm_id).export()), yes())
+    assert read_confirm(confirm.confirm_id).status == "approved"
+
+
+def test_a_document_from_before_an_edit_decides_nothing_and_one_from_before_a_vote_does() -> None:
+    _, confirm, request = submitted(quorum=3)
+
+    def document() -> Confirm:
+        return Confirm.parse(read_confirm(confirm.confirm_id).export())
+
+    first = document()
+    process_decision(document(), yes("bob"))
+    reviewer().approve(request.id, by="carol", changes={"title": "As edited"})
+    with pytest.raises(errors.StaleViewError):
+        process_decision(first, yes("dave"))
+    edited = document()
+    process_decision(document(), yes("bob"))
+    process_decision(edited, yes("dave"))
+    assert (read_confirm(confirm.confirm_id).status, read_plan(confirm.target_id).title) == ("approved", "As edited")
+
+
 def test_a_confirm_that_was_packed_and_unpacked_knows_what_it_was_read_as() -> None:
     _, _, request = submitted()
     assert pickle.loads(pickle.dumps(Confirm.from_request(request))).origin.seen == (request.id, request.fingerprint)

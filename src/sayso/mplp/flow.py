@@ -312,7 +312,7 @@ def process_decision(
     except ValueError as error:
         raise ConfirmRefusedError(confirm.confirm_id, f"the reviewer's name cannot be used: {error}") from error
     current = stored.last.current_fingerprint
-    asked, seen = confirm.origin.seen or (stored.last.id, current)
+    asked, seen = confirm.origin.seen or _seen_in(confirm, stored)
     if asked != stored.last.id:  # another round, which this Confirm does not show
         raise errors.StaleViewError(stored.last.id, seen=seen, current=current)
     review = Review(where, reviewer=reviewer, channel="mplp")
@@ -324,6 +324,21 @@ def process_decision(
     }  # fmt: skip
     yield StoreCall(where.note, journal_run_of(view.confirm_id), "confirm.decision", requester(), detail)
     yield from _reload(where, request.id, confirm)
+
+
+def _seen_in(confirm: Confirm, stored: StoredConfirm) -> tuple[str, str]:
+    """Return what a Confirm that is only a document was made of, like `Origin.seen`.
+
+    Its events name its rounds. It is from after a reviewer's edit only if it has the decision that edited the target.
+    """
+    events = {event.event_id for event in confirm.events or ()}
+    decisions = {decision.decision_id for decision in confirm.decisions}
+    rounds = [one for one in stored.rounds if id_of("event", one.id, "requested") in events]
+    request = rounds[-1] if rounds else stored.rounds[0]
+    made = zip(request.votes, documents.decisions_of(request, stored.names), strict=False)
+    edits = [decision.decision_id for vote, decision in made if vote.edited]
+    is_current = bool(edits) and edits[-1] in decisions
+    return request.id, request.current_fingerprint if is_current else request.fingerprint
 
 
 def _find_or_none(store: Store, confirm_id: str) -> StoredConfirm | None:
