@@ -104,7 +104,6 @@ class Hooks:
     """All hooks of one inbox.
 
     Args:
-        store: Store of the requests.
         tables: The tables below `[hooks]` in the settings.
         rate: How often one hook may send messages.
         admits: Returns whether a person may review on this server.

@@ -66,7 +66,6 @@ class Device:
         endpoint: Address of the push service for it. Sending to it takes the server's signing key as well.
         p256dh, auth: The browser's public key and secret for encryption, in URL-safe base64.
         language: Tag of the browser's language when they were turned on.
-        record: The stored record.
     """
 
     key: str
@@ -114,7 +113,6 @@ class Push(Channel):
     """The channel of all devices. It is registered in the store while there is at least one device.
 
     Args:
-        store: Store of the devices and requests.
         signer: Derives the server's signing key from its secret.
         base_url: Address of the inbox. Push services get its host as the contact for messages.
         sign_in: Decides who may review.

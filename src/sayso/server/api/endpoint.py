@@ -228,13 +228,13 @@ _encoder = msgspec.json.Encoder(enc_hook=_fields)
 
 
 class _JsonResponse:
-    """A small JSON response. Starlette's response takes three times as long."""
+    """A JSON response, sent by the connection itself where it can: Starlette's takes three times as long."""
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         self._body, self._status, self._headers = body, status, {"cache-control": "no-store", **headers}
 
-    async def __call__(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        # By the connection itself, if that can. A header that needs a check is left to the ASGI server.
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A header that needs a check is left to the ASGI server.
         answer: Callable[[Scope, bytes, bytes], bool] | None = scope.get(ANSWER)
         is_plain = all(value.isascii() and value.isprintable() for value in self._headers.values())
         if answer is not None and self._status == HTTPStatus.OK and is_plain:
@@ -242,10 +242,7 @@ class _JsonResponse:
             lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
             if answer(scope, lines.encode(), self._body):
                 return
-        headers = {"content-length": str(len(self._body)), "content-type": "application/json", **self._headers}
-        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": self._status, "headers": raw})
-        await send({"type": "http.response.body", "body": self._body})
+        await Response(self._body, self._status, self._headers, "application/json")(scope, receive, send)
 
 
 # -- endpoints ---------------------------------------------------------------------------------------------------
@@ -421,9 +418,7 @@ class Router:
 class Api:
     """Dispatches requests to endpoints. Every exception becomes a response.
 
-    Args:
-        endpoints: All endpoints.
-        errors_at: Makes the response to a problem, by prefix of the path. Other paths get RFC 9457 problem details.
+    `errors_at` makes the response to a problem, by prefix of the path. Other paths get RFC 9457 problem details.
     """
 
     def __init__(

@@ -49,9 +49,7 @@ class LoggedEvent:
 
     Attributes:
         number: Its sequence number in this server's epoch.
-        requester: The requester of the event's request.
         state: State of the request when the server noticed the event.
-        entry: The row of the journal.
     """
 
     number: int
@@ -275,7 +273,6 @@ class ClientStream(Stream):
     """One stream and its client.
 
     Attributes:
-        who: The client.
         is_authorized: Returns whether the client still has access; reads the store.
         seen: Number of the last event that was sent or skipped.
     """

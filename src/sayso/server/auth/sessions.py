@@ -245,7 +245,6 @@ class Sessions:
     """All sessions of one store.
 
     Args:
-        store: Store of the session records.
         signer: Derives the CSRF tokens.
         lasts: Absolute lifetime of a session.
         options: Fingerprint of the sign-in options. Sessions that began under other options are invalid.

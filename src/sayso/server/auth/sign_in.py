@@ -185,7 +185,6 @@ class Oidc:
         client_id: The client id of this inbox.
         client_secret: The client secret; None for a public client.
         name: The issuer in identities. Not the address, because identities are split at a colon.
-        scopes: The requested scopes.
         roles_claim: The claim that lists the person's roles; dots separate the names of nested claims.
 
     Raises:
@@ -381,7 +380,6 @@ class SignIn:
     Attributes:
         has_links: Whether login links begin sessions.
         proxy: The proxy that signs people in, or only forwards requests.
-        provider: The OpenID provider.
         reviewers: Who may review, as `name` or `issuer:name`, compared exactly; None is everybody who signs in.
         role: The role that every reviewer needs; None requires no role.
         lasts: Absolute lifetime of a session.

@@ -96,7 +96,6 @@ class Tokens:
         """Make a token, and return it with its full text, which cannot be shown again. Durable on return.
 
         Args:
-            kind: What it may do.
             name: The person or program in whose name it acts.
             roles: The roles of a reviewer.
             issuer: Issuer of the name. Must equal the issuer with which the person signs in, or they count as two.
@@ -148,9 +147,7 @@ class Tokens:
     def is_good(self, token_id: str, store: Store | None = None) -> bool:
         """Return whether a token that was found before is still valid, without counting as a use of it.
 
-        Args:
-            token_id: Id of the token.
-            store: A view of the store to read, such as an open transaction.
+        `store` is a view of the store to read, such as an open transaction.
         """
         row = (store or self._store).record_row(_RECORD, token_id)
         if row is None:

@@ -243,24 +243,20 @@ def _name(name: str) -> str:
 
 def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
     """Yield the other facts that the page of a call shows, if any of these calls has them."""
-    known, authors, words = ([dict[str, str]() for _ in requests] for _ in range(3))
-    for request, ours, gates, theirs in zip(requests, known, authors, words, strict=True):
-        for name, text in facts(request, now):
-            ours[name] = f"{ours[name]}, {text}" if name in ours else text
-        ours[say("run")] = run_name(request.run_id)
+    rows = [dict[tuple[Source, str], str]() for _ in requests]
+    for request, row in zip(requests, rows, strict=True):
+        for name, text in [*facts(request, now), (say("run"), run_name(request.run_id))]:
+            row["fact", name] = f"{row['fact', name]}, {text}" if ("fact", name) in row else text
         for name in card.TEXTS:
-            text, is_authors = getattr(request, name), card.is_authors(request, name)
-            if text is not None:
-                (gates if is_authors else theirs)[say(name)] = text
+            if (text := getattr(request, name)) is not None:
+                row["author" if card.is_authors(request, name) else "program", say(name)] = text
         if request.returned is not None and request.state is State.PENDING:
-            theirs[say("waits again")] = request.returned
-        theirs |= {
-            say("context: %(name)s", name=_name(name)): value(mark_secrets(item))
-            for name, item in (request.context or {}).items()
-        }
-    for source, rows in (("fact", known), ("author", authors), ("program", words)):
-        for name in dict.fromkeys(name for row in rows for name in row):
-            yield Column(name, cast("Source", source), [row.get(name, _ABSENT) for row in rows])
+            row["program", say("waits again")] = request.returned
+        for name, item in (request.context or {}).items():
+            row["program", say("context: %(name)s", name=_name(name))] = value(mark_secrets(item))
+    order: tuple[Source, ...] = ("fact", "author", "program")
+    for source, name in sorted(dict.fromkeys(chain(*rows)), key=lambda key: order.index(key[0])):
+        yield Column(name, source, [row.get((source, name), _ABSENT) for row in rows])
 
 
 def _with_totals(column: Column, found: Sequence[Column]) -> Column:
@@ -425,7 +421,9 @@ def _with_cells(column: Column, notes: Sequence[str]) -> Column:
     shown = [_as_argument(column, tree) for tree in (column.trees[:1] if is_once else column.trees)]
     if is_once or column.source == "fact":
         return replace(column, cells=[Cell(one, note=note) for one, note in zip(shown, notes, strict=False)])
-    heads = _heads(shown)
+    # Of a long text, the head is what it has of its own; every other value is in sight.
+    owns = iter(own_words([one.text for one in shown if one.kind == "block"], _HEAD_ROOM))
+    heads = [next(owns) if one.kind == "block" else Own("", is_whole=True) for one in shown]
     point = separators()[1] if is_amount(column.name) else "."
     decimals = [len(one.text.partition(point)[2]) for one in shown]
     is_plain = column.numbers and not any("E" in one.text.upper() for one in shown)  # nothing goes behind an exponent
@@ -433,12 +431,6 @@ def _with_cells(column: Column, notes: Sequence[str]) -> Column:
     pads = [f"{point}{pad}" if pad and not places else pad for pad, places in zip(pads, decimals, strict=True)]
     unlike = [not one.is_whole and column.source == "argument" for one in heads]
     return replace(column, cells=list(map(Cell, shown, [one.excerpt for one in heads], unlike, pads, notes)))
-
-
-def _heads(shown: Sequence[Argument]) -> list[Own]:
-    """Return for each long text what it has of its own; every other value is in sight."""
-    owns = iter(own_words([one.text for one in shown if one.kind == "block"], _HEAD_ROOM))
-    return [next(owns) if one.kind == "block" else Own("", is_whole=True) for one in shown]
 
 
 def _as_argument(column: Column, tree: Json) -> Argument:

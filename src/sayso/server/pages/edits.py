@@ -164,9 +164,7 @@ class _Reader:
     def value(self, widget: Widget, *, is_new: bool = False) -> object:
         """Return the value in a field, `_UNCHANGED` if it was sent back as shown.
 
-        Args:
-            widget: The field.
-            is_new: The field had no value before, so its content counts even if it is empty or unchanged.
+        With `is_new` it had no value before, so its content counts even if it is empty or unchanged.
         """
         if widget.kind == "fields":
             return self._object(widget, is_new=is_new)

@@ -47,10 +47,7 @@ _MOST_SHOWN, _MOST_ENDED, _MOST_STARTING = 5, 50, 20
 def grant_form(context: RequestContext, request: Request, terms: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the content of the form; None if there can be no grant.
 
-    Args:
-        context: The context of the page.
-        request: The request on the page.
-        terms: The terms to count earlier calls for. Without them nothing is counted: it reads up to 2,000 requests.
+    Earlier calls are counted for `terms`. Without them nothing is counted: it reads up to 2,000 requests.
     """
     if request.state is not State.PENDING or request.kind != "call" or request.always:
         return None

@@ -134,13 +134,9 @@ class Insight:
 
 
 def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> Insight:
-    """Return the figures of the requests that were asked in the days up to `until`.
+    """Return the figures of the requests that were asked in the days up to and including that of `until`.
 
-    Args:
-        store: The store of the requests.
-        until: End of the range, usually now.
-        days: Number of days, including the day of `until`.
-        most: Limit of requests to read, newest first.
+    No more than the newest `most` requests are read.
     """
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
     length = timedelta(days=1 if days <= _MOST_PERIODS else 7)

@@ -204,7 +204,7 @@ def _story_items(place: str, body: Body, masked: Redaction, hidden: frozenset[st
         yield "says", "", str(body["reply"]["text"])
     elif "status" in body:
         step = _step(span_of(place, body, masked), partial(_brief_without, hidden=hidden))
-        yield "step", f"{step['path']} {step['status']}", step["said"]
+        yield "step", f"{step['path']} {step['status']}", step["text"]
 
 
 def _brief(tree: Any) -> str:
@@ -219,10 +219,10 @@ def _brief_without(tree: Any, hidden: frozenset[str]) -> str:
 def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    said = [] if span.input is None else [say("took %(what)s", what=short(span.input))]
-    said += [] if span.output is None else [say("gave %(what)s", what=short(span.output))]
+    texts = [] if span.input is None else [say("took %(what)s", what=short(span.input))]
+    texts += [] if span.output is None else [say("gave %(what)s", what=short(span.output))]
     if span.error is not None:
-        said = [say("error %(what)s", what=short(span.error))]
+        texts = [say("error %(what)s", what=short(span.error))]
     return {
         "at": "" if span.t0 is None else moment(instant(span.t0 * 1000)),
         "path": escape(span.path),
@@ -230,7 +230,7 @@ def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
         "status": escape(
             " ".join(known(str(span.status[part])) for part in ("code", "reason") if span.status.get(part))
         ),
-        "said": unisolated("; ".join(said)),
+        "text": unisolated("; ".join(texts)),
         "request_id": request_id if isinstance(request_id, str) else None,
         "is_human": request_id is not None or span.status.get("code") in {"waiting", "decided"},
     }
