@@ -26,6 +26,7 @@ from sayso.confirmation import (
     get_confirmation_status,
     respond_to_confirmation,
 )
+from sayso.gates import scope
 from sayso.model.ids import is_random
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, aheld, approved, concurrently, forked, held, program, running
@@ -431,7 +432,7 @@ def test_a_function_whose_body_runs_after_its_call_is_not_decorated_with_a_run()
     async def later() -> None: ...
 
     for function in [one, aone, contextmanager(one), asynccontextmanager(aone)]:
-        with pytest.raises(errors.ConfigError, match=r"write `with sayso.run\(...\):` inside"):
+        with pytest.raises(errors.ConfigError, match=r"write `with sayso.run\(...\):` around the loop"):
             sayso.run("order-1")(function)
     for lazy in [lambda: later(), lambda: one(), lambda: aone()]:  # noqa: PLW0108  that are none themselves
         with pytest.raises(TypeError, match="outside of its run"):
@@ -444,6 +445,112 @@ def test_a_run_that_is_left_in_another_context_says_so() -> None:
     entered.run(block.__enter__)
     with pytest.raises(errors.ConfigError, match=r"'order-1' was left in another context .* `async def`"):
         left.run(block.__exit__, None, None, None)
+
+
+def run_id() -> str:
+    return scope.current().run_id
+
+
+def test_a_generator_does_not_go_on_in_the_run_of_another(delete: Callable[..., str]) -> None:
+    def work(order: str) -> Iterator[str]:
+        with sayso.run(order):
+            for path in ("/a", "/b"):
+                yield held(delete, path).confirmation_id
+
+    one, other = work("order-1"), work("order-2")
+    asked = [next(one), next(other)]
+    assert [sayso.Review().get(request_id).run_id for request_id in asked] == ["order-1", "order-2"]
+    with pytest.raises(errors.ConfigError, match=r"work goes on in the run 'order-2', .* around the loop"):
+        next(one)
+    assert sayso.Review().get(next(other)).run_id == "order-2"
+    assert list(other) == []
+    assert is_random(run_id())
+
+
+def test_neither_does_an_async_generator_nor_one_in_a_run_of_its_consumer(adelete: Callable[..., Any]) -> None:
+    async def work(order: str) -> AsyncIterator[str]:
+        with sayso.run(order):
+            while True:
+                yield (await aheld(adelete, "/a")).confirmation_id
+
+    async def main() -> None:
+        one, other = work("order-1"), work("order-2")
+        await anext(one)
+        with sayso.run("of the consumer"), pytest.raises(errors.ConfigError, match="in the run 'of the consumer'"):
+            await anext(one)
+        await anext(other)
+        assert run_id() == "order-2"
+        await other.aclose()
+        assert is_random(run_id())
+
+    asyncio.run(main())
+
+
+def test_nor_does_it_open_a_run_inside_of_another_ones() -> None:
+    def work(order: str) -> Iterator[None]:
+        with sayso.run(order):
+            yield
+            with sayso.run("inside"):
+                yield
+
+    one, other = work("order-1"), work("order-2")
+    next(one), next(other)
+    with pytest.raises(errors.ConfigError, match=r"work goes on in the run 'order-2'"):
+        next(one)
+    assert run_id() == "order-2"
+
+
+def test_runs_that_generators_leave_in_another_order_say_so_and_are_left() -> None:
+    def work(order: str) -> Iterator[str]:
+        with sayso.run(order):
+            yield order
+
+    one, other = work("order-1"), work("order-2")
+    assert [next(one), next(other)] == ["order-1", "order-2"]
+    with pytest.raises(errors.ConfigError, match=r"'order-1' was left before 'order-2', which was opened later"):
+        next(one)
+    assert run_id() == "order-2"
+    assert list(other) == []
+    assert is_random(run_id())
+    one, other = work("order-1"), work("order-2")
+    next(one), next(other)
+    one.close()  # as when nobody consumes it any more
+    other.close()
+    assert is_random(run_id())
+
+
+def test_a_run_that_a_fixture_or_a_context_manager_opens_is_its_users() -> None:
+    @contextmanager
+    def in_run(name: str) -> Iterator[str]:
+        with sayso.run(name):
+            yield run_id()
+            assert run_id() == name
+
+    @asynccontextmanager
+    async def in_run_async(name: str) -> AsyncIterator[None]:
+        with sayso.run(name), in_run(f"{name}, inside"):
+            yield
+            assert run_id() == f"{name}, inside"
+
+    def work() -> Iterator[str]:
+        with sayso.run("generator"):
+            yield run_id()
+            with in_run("order-1"):
+                yield run_id()  # suspended with both
+                yield run_id()
+            yield run_id()
+
+    async def main() -> list[str]:
+        async with in_run_async("async"):
+            return [run_id(), *work(), run_id()]
+
+    with in_run("one"), in_run("two"):
+        assert run_id() == "two"
+        assert asyncio.run(main()) == [
+            "async, inside", "generator", "order-1", "order-1", "generator", "async, inside",
+        ]  # fmt: skip
+        assert run_id() == "two"
+    assert is_random(run_id())
 
 
 def test_only_a_run_nobody_named_is_random() -> None:

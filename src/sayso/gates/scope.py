@@ -21,6 +21,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from functools import cache, partial, wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
@@ -35,6 +36,7 @@ from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
+_GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 class Occasion(NamedTuple):
@@ -165,6 +167,9 @@ class Scope:
         open_calls: Requests of calls that blocked here and may be made again (their timeout passed, or they failed with
             a retry left), by digest of their call. Without a name, a blocking call finds no others.
         ended: Why nothing that began here may wait or start any more; None before that.
+        is_left: Whether its block was left.
+        generator: The frame of the generator whose body opened this run, if one did.
+        suspended: The frames of the generators with an open run that were suspended when this run was opened.
     """
 
     def __init__(
@@ -177,6 +182,9 @@ class Scope:
         self.outer = outer
         self.open_calls: dict[str, str] = {}
         self.ended: str | None = None
+        self.is_left = False
+        self.generator: FrameType | None = None
+        self.suspended: frozenset[FrameType] = frozenset()
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
@@ -320,6 +328,8 @@ def current() -> Scope:
     scope = _scope.get()
     owner = None if scope is None else scope.owner
     if scope is not None and owner is None:
+        if scope.suspended:
+            _must_not_be_resumed(scope)
         return scope  # a named run applies to everything inside it
     task = current_task()
     if owner is not None and _covers(owner, task):
@@ -375,7 +385,8 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
     Raises:
         ValueError: The name is empty, too long, or contains invisible characters.
         ConfigError: The decorated function is a generator or a context manager, whose body runs in its caller's
-            context; or the block is left in another context than it was entered in, as by a sync dependency of FastAPI.
+            context; or the block is left in another context than it was entered in, as by a sync dependency of FastAPI,
+            or before a run that was opened later, as by generators that are consumed in turn.
         TypeError: A decorated plain function returned a coroutine or a generator, which has not run.
     """
 
@@ -389,7 +400,10 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
     def __enter__(self) -> str:
         run_id = new_run_id() if self._name is None else self._name
-        self._open.append(enter(run_id, self._person))
+        here = inspect.currentframe()
+        caller = None if here is None else here.f_back
+        is_generator = caller is not None and caller.f_code.co_flags & _GENERATOR
+        self._open.append(enter(run_id, self._person, caller if is_generator else None))
         return run_id
 
     def __exit__(self, *_: object) -> None:
@@ -401,7 +415,8 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
         if runs_later(function):
             raise ConfigError(
                 f"{named} is a generator, or a context manager made of one: its body runs where its caller is, outside"
-                " of the run; write `with sayso.run(...):` inside of it"
+                " of the run; write `with sayso.run(...):` around the loop that consumes a generator, or inside of a"
+                " context manager"
             )
         made: Callable[..., Any]
         if inspect.iscoroutinefunction(function):
@@ -430,7 +445,9 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
         return run(self._name, on_behalf_of=self._person)
 
 
-def enter(run_id: str, person: Identity | None = None) -> tuple[Scope, Token[Scope | None]]:
+def enter(
+    run_id: str, person: Identity | None = None, generator: FrameType | None = None
+) -> tuple[Scope, Token[Scope | None]]:
     """Enter a run with a valid id, as `run` does; return its scope and what `leave` needs."""
     before = _scope.get()
     acts_for = () if before is None else before.acts_for
@@ -438,15 +455,27 @@ def enter(run_id: str, person: Identity | None = None) -> tuple[Scope, Token[Sco
         acts_for = _merged([(person, *acts_for)])
     is_here = before is None or before.owner is None or _covers(before.owner, current_task())
     scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None)
+    scope.generator = generator
+    open_frames = {run.generator for run in scope.enclosing() if run.generator is not None and run is not scope}
+    if open_frames:
+        scope.suspended = frozenset(open_frames.difference(_stack()))
+        if scope.outer is not None:
+            _must_not_be_resumed(scope.outer)
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     return scope, _scope.set(scope)
 
 
 def leave(scope: Scope, token: Token[Scope | None]) -> None:
-    """Leave a run, and end every wait in it; raises `ConfigError` in another context than the one that entered it."""
+    """Leave a run, and end every wait in it.
+
+    Raises:
+        ConfigError: It is left in another context than it was entered in, or before a run that was opened later.
+    """
     scope.end("its run was left while it waited")
     _acting.pop(scope, None)
+    scope.is_left, scope.generator, scope.suspended = True, None, frozenset()  # frames keep values alive
+    last = _scope.get()
     try:
         _scope.reset(token)
     except ValueError:
@@ -457,6 +486,38 @@ def leave(scope: Scope, token: Token[Scope | None]) -> None:
             " not in the run; if a FastAPI dependency or a fixture enters it, make that function"
             " `async def`"
         ) from None
+    now = _scope.get() if last is scope else last
+    while now is not None and now.is_left:  # it was left before one that was opened later
+        now = now.outer
+    if now is not _scope.get():
+        _scope.set(now)
+    if last is not scope and last is not None and sys.exc_info()[1] is None:  # else that says why, or a generator ends
+        raise ConfigError(
+            f"the run {scope.run_id!r} was left before {last.run_id!r}, which was opened later. {_ADVICE}"
+        )
+
+
+def _must_not_be_resumed(scope: Scope) -> None:
+    """Check that no generator goes on in a run that was opened while the generator was suspended in its own."""
+    for frame in scope.suspended.intersection(_stack()):
+        raise ConfigError(
+            f"{frame.f_code.co_qualname} goes on in the run {scope.run_id!r}, which was opened while it was suspended,"
+            f" and not in its own; nothing ran. {_ADVICE}"
+        )
+
+
+_ADVICE = (
+    "A run that a generator opens is its consumer's as well until the generator leaves it: open it around the loop that"
+    " consumes the generator, or around each part between two yields"
+)
+
+
+def _stack() -> Iterator[FrameType]:
+    """Yield the frames that are executing here, the innermost first."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
