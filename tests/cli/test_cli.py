@@ -446,6 +446,26 @@ def test_what_was_seen_must_be_what_stands() -> None:
     assert get(request.id).state is State.PENDING
 
 
+def test_a_call_that_another_reviewer_changed_is_approved_only_by_who_names_what_they_saw(tmp_path: Path) -> None:
+    @package.gate(wait="raise", quorum=3)
+    def wire(amount: int, note: str = "") -> None: ...
+
+    request_id = held(wire, 10).id
+    assert sayso("approve", request_id, "--as", "ada", "--set", "amount=99").code == 0
+    for words in ((), ("--set", "note=late"), ("--alike", "--count", "2", "--for", "1h")):
+        done = sayso("approve", request_id, "--as", "bob", *words)
+        assert (done.code, "was changed since you looked" in done.err) == (3, True)
+        assert f"show {request_id[:11]}" in done.err
+    shown = sayso("show", request_id).out
+    assert shown.count("--seen FINGERPRINT") == 2
+    fingerprint = shown.partition("\nfingerprint ")[2].split()[0]
+    assert sayso("approve", request_id, "--as", "bob", "--seen", fingerprint[:12]).code == 0
+    assert [vote.by.subject for vote in get(request_id).votes] == ["ada", "bob"]
+    program = editor(tmp_path, "text = text.replace('99', '98')")  # which shows the call as it is now
+    assert sayso("approve", request_id, "--as", "carol", "--edit", EDITOR=program).code == 0
+    assert get(request_id).effective.arguments["amount"] == 98
+
+
 # -- the journal and the store ---------------------------------------------------------------------------------
 
 

@@ -1,8 +1,9 @@
 """The commands that decide (`approve`, `reject`, `feedback`, `answer`, `cancel`, `next`) and related ones.
 
-Invariant: an approval carries the fingerprint of the call that this command read, so it fails if the call has changed
-since. A failure does not stop the other requests, and the exit code is the worst of all. Requests selected by filters
-are first listed, and decided after one confirmation; requests that were added or changed since are not decided.
+Invariant: an approval carries the fingerprint of a call that its person saw (listed here, in the editor, `--seen`),
+else that of the call as it was asked, so it fails if the call has changed. A failure does not stop the other requests,
+and the exit code is the worst of all. Requests selected by filters are first listed, and decided after one
+confirmation; requests that were added or changed since are not decided.
 """
 
 from __future__ import annotations
@@ -188,7 +189,9 @@ _selection = (
         "--again", is_flag=True, help="Start it although another call has the same effect; needs -m with a reason."
     ),
     click.option(
-        "--seen", metavar="FINGERPRINT", help="The fingerprint you saw (8 characters or more); refused if it changed."
+        "--seen",
+        metavar="FINGERPRINT",
+        help="The fingerprint you saw (8 characters or more); refused if it changed. Needed if a reviewer changed it.",
     ),
     click.option("--alike", is_flag=True, help="Also grant similar calls: the same fields, numbers no larger."),
     click.option("--count", type=click.IntRange(1, 10_000), metavar="N", help="With --alike: how many more calls."),
@@ -227,7 +230,9 @@ def approve(
         if request.kind != "call" or request.state is not State.PENDING:
             return decided()  # the store refuses it with a reason
         if edit:
-            return decided(arguments=_edit_arguments(request))
+            # The editor shows the call as it is now.
+            shown = decided if seen is not None else partial(decided, seen=request.current_fingerprint)
+            return shown(arguments=_edit_arguments(request))
         if seen is None and not card.is_whole(request):
             raise _too_long_error(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
@@ -272,9 +277,14 @@ def _grant(
 
 
 def _fingerprint(request: Request, seen: str | None) -> str:
-    """Return the full fingerprint for a copied prefix of it."""
+    """Return the full fingerprint for a copied prefix of it; without one, that of the call as it was asked.
+
+    The caller may know the call from its program's notice, and another reviewer may have changed it since.
+    """
     current = request.current_fingerprint
-    return current if seen is None or (len(seen) >= _MIN_SEEN and current.startswith(seen)) else seen
+    if seen is None:
+        return request.fingerprint
+    return current if len(seen) >= _MIN_SEEN and current.startswith(seen) else seen
 
 
 def _changes(request: Request, settings: tuple[str, ...]) -> Mapping[str, Any]:

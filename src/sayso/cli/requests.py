@@ -175,7 +175,8 @@ def _next_steps(request: Request, *, is_gone: bool) -> list[str]:
         return ["cancel -m WHY"]
     match request.state, request.kind:
         case State.PENDING, "call":
-            return ["approve", "approve --set NAME=VALUE", "reject -m WHY", "feedback -m WORDS"]
+            seen = "" if request.edited is None else " --seen FINGERPRINT"
+            return [f"approve{seen}", f"approve --set NAME=VALUE{seen}", "reject -m WHY", "feedback -m WORDS"]
         case State.PENDING, _:
             return ["answer VALUE", "reject -m WHY"]
         case State.APPROVED, _:
