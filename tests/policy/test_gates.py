@@ -153,6 +153,25 @@ def test_each_key_of_a_hold_is_in_the_request() -> None:
     assert request.call.arguments["iban"] == "***"
 
 
+def test_a_rule_for_a_name_is_for_the_methods_and_nested_functions_that_are_called_so() -> None:
+    in_effect("[[rules]]\ntool = 'refund'\nverdict = 'deny'\nreason = 'no'\n[[rules]]\ntool = '*'\nverdict = 'allow'\n")
+
+    class Bank:
+        @sayso.gate
+        @staticmethod
+        def refund(amount: int) -> None:
+            RAN.append(amount)
+
+    @sayso.gate
+    def refund(amount: int) -> None:
+        RAN.append(amount)
+
+    for function in (Bank.refund, refund):
+        with pytest.raises(sayso.ConfirmationDenied):
+            function(5)
+    assert RAN == []
+
+
 def test_what_a_rule_masks_is_masked_in_the_result_too_whoever_runs_the_call(store: Store) -> None:
     in_effect()
     with sayso.run("order-1"):

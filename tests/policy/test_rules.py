@@ -84,7 +84,10 @@ def test_a_call_that_no_rule_matches_is_held() -> None:
     ("refund", "refund", True), ("refund", "shop.api:refund", True), ("shop.api:refund", "shop.api:refund", True),
     ("shop.api:refund", "other:refund", False), ("refund", "refund_all", False), ("refund", "no_refund", False),
     ("re*", "refund", True), ("*fund", "refund", True), ("*", "anything:at.all", True), ("fs/*", "fs/write", True),
-    ("a.c", "abc", False),
+    ("a.c", "abc", False), ("refund", "shop:Bank.refund", True), ("Bank.refund", "shop:Bank.refund", True),
+    ("refund", "shop:outer.<locals>.refund", True), ("re*d", "shop:Bank.refund", True),
+    ("Bank", "shop:Bank.refund", False), ("shop:refund", "shop:Bank.refund", False),
+    ("delete", "files.delete", False), ("delete", "MCP:files.delete", False),
 ])  # fmt: skip
 def test_a_pattern_is_for_a_whole_name(pattern: str, tool: str, is_for: bool) -> None:
     assert matches(pattern, tool, short_name(tool)) is is_for

@@ -37,7 +37,7 @@ from sayso.model.schema import Schema
 from sayso.model.text import csv_row, escape, storable
 from sayso.policy import Answer, Policy
 from sayso.policy.file import replay as replayed
-from sayso.policy.rules import short_name
+from sayso.policy.rules import names_of, short_name
 from sayso.stores.base import Filter
 from sayso.stores.review import requests_in
 from sayso.view.document import budget_document, grant_document, moment
@@ -87,7 +87,7 @@ def check(cli: CliContext, file: str | None) -> int:
 
 def _notes_on_patterns(rules: Policy, tools: Iterable[str]) -> Iterator[str]:
     """Yield notes on patterns that match no known tool, or that allow calls by names which others can choose."""
-    known = {name for tool in tools for name in (tool, short_name(tool))}
+    known = {name for tool in tools for name in (tool, *names_of(tool, short_name(tool)))}
     for rule in rules.rules:
         for pattern in rule.tools:
             if rule.verdict.kind == "allow" and pattern.startswith("*"):
@@ -158,7 +158,7 @@ def _answer(
     """Evaluate a policy for a call; also return the tool whose schema, perhaps another project's, does not fit it."""
     misfit = None
     for name, schema in tools.items() if tool not in tools else [(tool, tools[tool])]:
-        if name == tool or short_name(name) == tool:
+        if name == tool or tool in names_of(name, short_name(name)):
             try:
                 return rules.explain(tool, given, schema=schema, run=run, agent=agent), None
             except errors.PolicyError as error:

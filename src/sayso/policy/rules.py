@@ -97,12 +97,20 @@ def short_name(tool: str, *, is_function: bool | None = None) -> str:
     return tool.rpartition(":")[2] if is_function else tool
 
 
+def names_of(tool: str, name: str) -> set[str]:
+    """Return the names of a tool besides its own: its short name, and what people see of a method or nested function.
+
+    `payments:Bank.refund` is `Bank.refund` and `refund`. The dots in a name that is no function's divide nothing.
+    """
+    return {name} if name == tool else {name, name.rpartition(".")[2]}
+
+
 def matches(pattern: str, tool: str, name: str) -> bool:
-    """Return whether a pattern matches a tool. `*` is any text; a pattern without a colon also matches the short name.
+    """Return whether a pattern matches a tool. `*` is any text; a pattern without a colon also matches other names.
 
     A function is `module:name`, so that `refund` matches `payments.api:refund`.
     """
-    return _matches(pattern, tool) or (":" not in pattern and _matches(pattern, name))
+    return _matches(pattern, tool) or (":" not in pattern and any(_matches(pattern, n) for n in names_of(tool, name)))
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -495,7 +503,8 @@ class _Reader:
             for tool in rule.tools:
                 found: set[int] = set()
                 for when in {None, rule.when}:
-                    found |= named[when, tool] | (set() if "*" in tool else named[when, short_name(tool)])
+                    names = set[str]() if "*" in tool else names_of(tool, short_name(tool))
+                    found.update(named[when, tool], *(named[when, name] for name in names))
                     for pattern, at in starred[when]:
                         if _matches(pattern, tool) or ("*" not in tool and matches(pattern, tool, short_name(tool))):
                             found.add(at)
