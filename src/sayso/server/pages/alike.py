@@ -363,12 +363,14 @@ def _notes_by_currency(column: Column) -> Sequence[str]:
     notes = [""] * count
     for found in places.values():
         if len(found) >= _FEWEST_COMPARED:
-            said = _notes(replace(column, trees=[column.trees[at] for at in found], currencies=()))
+            found_notes = _notes(replace(column, trees=[column.trees[at] for at in found], currencies=()))
         elif often >= _FEWEST_COMPARED and not _is_most(often, count):
-            said = [say("only %(part)s of %(whole)s in this currency", part=len(found), whole=count)] * len(found)
+            found_notes = [say("only %(part)s of %(whole)s in this currency", part=len(found), whole=count)] * len(
+                found
+            )
         else:
             continue
-        for at, note in zip(found, said, strict=True):
+        for at, note in zip(found, found_notes, strict=True):
             notes[at] = note
     return notes
 
@@ -379,8 +381,8 @@ def _is_most(often: int, count: int) -> bool:
 
 def _difference_notes(is_usual: Sequence[bool], shown: str) -> list[str]:
     count, often = len(is_usual), sum(is_usual)
-    said = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
-    return ["" if one else f"{said}: {shown}" for one in is_usual]
+    usual = say("all others") if often == count - 1 else say("%(part)s of %(whole)s", part=often, whole=count)
+    return ["" if one else f"{usual}: {shown}" for one in is_usual]
 
 
 def _traits(tree: Json) -> list[str]:
@@ -460,9 +462,9 @@ def table_of(
     """
     found = [*_arguments(requests), *_facts(requests, now)]
     notes = _outliers(found, requests, others)
-    drawn = [_with_cells(*pair) for pair in zip(found, notes, strict=True)]
-    common = [one for one in drawn if len(one.cells) == 1]
-    columns = [_with_totals(one, found) for one in drawn if len(one.cells) > 1]
+    with_cells = [_with_cells(*pair) for pair in zip(found, notes, strict=True)]
+    common = [one for one in with_cells if len(one.cells) == 1]
+    columns = [_with_totals(one, found) for one in with_cells if len(one.cells) > 1]
     # Columns with outliers come first, so that they are on the screen however many columns there are.
     columns.sort(key=lambda column: not any(cell.note for cell in column.cells))
     lines: list[dict[str, Any]] = []
@@ -556,21 +558,21 @@ def folded_row(
 def _gist(columns: Sequence[Column]) -> str:
     """Return the common values and the totals, in one line."""
     differing = [_with_totals(column, columns) for column in columns if not column.is_common]
-    said = [
+    parts = [
         say("%(name)s %(totals)s in total", name=one.name, totals=" + ".join(one.totals))
         for one in differing if one.totals
     ]  # fmt: skip
-    said += [
+    parts += [
         f"{one.name}={_brief(as_amount(one.name, one.trees[0]))}" if one.is_same
         else say("%(name)s masked, not all the same", name=one.name)
         for one in columns if one.is_common
     ]  # fmt: skip
-    said += [
+    parts += [
         say("%(count)s different %(name)s", count=len(set(one.texts)), name=one.name)
         for one in differing if not one.totals
     ]  # fmt: skip
     shown, room = list[str](), _GIST_ROOM
-    for part in said:
+    for part in parts:
         room -= len(part)
         if shown and room < 0:
             return " · ".join([*shown, "…"])

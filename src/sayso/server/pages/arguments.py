@@ -255,7 +255,7 @@ _ZONE = re.compile(r"Z|[+-]\d\d:\d\d|\[")
 def zone_warnings(before: Call, after: Call) -> list[str]:
     """Return a warning for each date or time that gained or lost its time zone in an edit."""
     old, new = before.shown, after.shown
-    return [said for name in old if name in new for said in _zones(escape(name), old[name], new[name])]
+    return [warning for name in old if name in new for warning in _zones(escape(name), old[name], new[name])]
 
 
 def _zones(name: str, before: Json, after: Json) -> Iterator[str]:

@@ -60,8 +60,9 @@ class Edit:
         if self.problems:
             raise InvalidChangesError(request.id, self.problems)
         if self.left_out:  # give all arguments; unchanged ones are as shown
-            kept = {name: display(tree) for name, tree in request.effective.shown.items() if name not in self.left_out}
-            return {"arguments": kept | self.changes}
+            others = request.effective.shown.items()
+            unchanged = {name: display(tree) for name, tree in others if name not in self.left_out}
+            return {"arguments": unchanged | self.changes}
         return {"changes": self.changes} if self.changes else {}
 
 
@@ -79,8 +80,7 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:
         if widget.parts and widget.key in form:  # of a page that was sent before an upgrade: the edit would be lost
-            said = say("its form has changed; reload the page")
-            edit.problems.append(f"{widget.path}: {said}")
+            edit.problems.append(widget.path + ": " + say("its form has changed; reload the page"))
             continue
         new = reader.read(widget)
         if new is _LEFT_OUT:

@@ -74,7 +74,7 @@ class Widget:
         path: Its path, as problems name it, such as `order.lines`.
         hint: A short description of valid values.
         tree: The current value in canonical form, masked; None if there is none.
-        drawn: The whole value as text, if the input may not show all of it.
+        whole: The whole value as text, if the input may not show all of it.
         limits: Attributes of the input.
         options: For a choice, pairs of the value to send and the text to show, in order.
         parts: The parts of an object, list or entry.
@@ -84,7 +84,7 @@ class Widget:
         is_given: Whether it is sent with its object; a class sets some of its fields itself.
         problem: What is wrong with what was sent.
         entry: The name that was sent for an `entry`.
-        said: Its label on the page, if not its name.
+        caption: Its label on the page, if not its name.
         is_needed: Whether an empty or blank value is refused.
         boxes: For an answer of several choices, a check box for each: its key, the value to send and the text to show.
         can_be_empty: Whether an empty list is an answer, which needs a tick in a check box of its own, `KEY.none`.
@@ -97,7 +97,7 @@ class Widget:
     path: str = ""
     hint: str = ""
     tree: Json = field(default=None, repr=False)
-    drawn: str | None = None
+    whole: str | None = None
     limits: dict[str, str] = field(default_factory=dict[str, str])
     options: tuple[tuple[str, str], ...] = ()
     choices: tuple[Any, ...] = ()
@@ -110,7 +110,7 @@ class Widget:
     is_given: bool = True
     problem: str | None = None
     entry: str = ""
-    said: str = ""
+    caption: str = ""
     is_needed: bool = False
     boxes: tuple[tuple[str, str, str], ...] = ()
     can_be_empty: bool = False
@@ -118,7 +118,7 @@ class Widget:
     @property
     def label(self) -> str:
         """The displayed name."""
-        return self.said or escape(self.name)
+        return self.caption or escape(self.name)
 
     @property
     def is_amount(self) -> bool:
@@ -151,15 +151,15 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
         else:
             about = "" if where == nearest else f"{unisolated(in_words(where))}: "
             found.setdefault(nearest, []).append(about + _translated(what))
-    return tuple(_marked(widget, found) for widget in widgets), rest
+    return tuple(_with_problems(widget, found) for widget in widgets), rest
 
 
 def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
     """Return the key of each field with a problem, and the problem with the field's name."""
-    found = [(one.key, in_words(one.path), one.said, one.problem) for one in _walk(widgets) if one.problem]
+    found = [(one, in_words(one.path), one.problem) for one in _walk(widgets) if one.problem]
     return [
-        (key, problem if problem.startswith(path) else f"{said or path}: {problem}")
-        for key, path, said, problem in found
+        (one.key, problem if problem.startswith(path) else f"{one.caption or path}: {problem}")
+        for one, path, problem in found
     ]
 
 
@@ -169,8 +169,8 @@ def _translated(problem: str) -> str:
     wanted = _WANTED.get(wrong[1]) if (wrong := _WRONG_TYPE.fullmatch(what or problem)) else None
     if wanted is not None:  # the message of the validator is for programmers
         return unisolated(f"{where}{colon}{say(wanted)}" if what else say(wanted))
-    said = translated(problem)
-    return unisolated(f"{where}{colon}{translated(what)}" if said == problem and what else said)
+    whole = translated(problem)
+    return unisolated(f"{where}{colon}{translated(what)}" if whole == problem and what else whole)
 
 
 def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
@@ -179,8 +179,8 @@ def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
         yield from _walk(widget.parts)
 
 
-def _marked(widget: Widget, found: dict[str, list[str]]) -> Widget:
-    parts = tuple(_marked(part, found) for part in widget.parts)
+def _with_problems(widget: Widget, found: dict[str, list[str]]) -> Widget:
+    parts = tuple(_with_problems(part, found) for part in widget.parts)
     return replace(widget, parts=parts, problem="; ".join(found.get(widget.path, [])) or widget.problem)
 
 
@@ -201,7 +201,7 @@ def answer_fields(schema: Schema) -> tuple[Widget, ...]:
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))
     found = list[Widget]()
     for at, name in enumerate(schema.names):
-        one = replace(builder.argument(at, name, ABSENT), said=say("answer"))
+        one = replace(builder.argument(at, name, ABSENT), caption=say("answer"))
         if one.kind == "bool":
             one = replace(one, options=yes_no)
         elif one.kind in {"text", "json"}:
@@ -396,11 +396,11 @@ def _class_of(kind: Node) -> str | None:
 
 
 def _fixed(key: str, name: str, path: str, tree: Json, why: str, *, is_given: bool = True) -> Widget:
-    drawn = "" if tree is ABSENT else MASK if tree == MASK else _drawn(tree)
-    return Widget("fixed", key=key, name=name, path=path, hint=why, tree=tree, drawn=drawn, is_given=is_given)
+    whole = "" if tree is ABSENT else MASK if tree == MASK else _rows_of(tree)
+    return Widget("fixed", key=key, name=name, path=path, hint=why, tree=tree, whole=whole, is_given=is_given)
 
 
-def _drawn(tree: Json) -> str:
+def _rows_of(tree: Json) -> str:
     return "\n".join(Layout(_WIDTH, None).rows(tree))
 
 
@@ -409,7 +409,7 @@ def _json(tree: Json) -> Widget:
     text = json.dumps(display(tree), indent=2, ensure_ascii=False)
     if not _is_visible(text):
         text = "".join(one if one == "\n" or escape(one) == one else json.dumps(one)[1:-1] for one in text)
-    return Widget("json", text, drawn=_drawn(tree))
+    return Widget("json", text, whole=_rows_of(tree))
 
 
 def _is_visible(text: str) -> bool:
@@ -438,7 +438,7 @@ def _lines(tree: Json) -> Widget | None:
         return None
     texts = [str(display(item)) for item in items]
     is_plain = all(text and text == text.strip() == escape(text) for text in texts) and MASK not in texts
-    return Widget("lines", "\n".join(texts), drawn=_drawn(tree)) if is_plain else None
+    return Widget("lines", "\n".join(texts), whole=_rows_of(tree)) if is_plain else None
 
 
 def _scalar(kind: Node, tree: Json) -> Widget | None:
@@ -484,5 +484,5 @@ def _string(tree: Json, kind: Node) -> Widget | None:
     if name in _TIMES and _TIMES[name][1].fullmatch(text):
         return Widget(_TIMES[name][0], text, limits={} if name == "date" else {"step": "1"})
     if "\n" in text or len(text) > _ONE_LINE:
-        return Widget("long", text, drawn=_drawn(tree), limits=limits)
+        return Widget("long", text, whole=_rows_of(tree), limits=limits)
     return Widget("text", text, limits=limits)

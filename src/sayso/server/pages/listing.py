@@ -119,8 +119,8 @@ class Listing:
     def hint(self) -> str:
         """Which words of a search are filters, if it has another word like them, such as `tool:refund`; else empty."""
         known = ", ".join(("risk:high", "kind:question", "assigned:me", *_SEARCH_WORDS))
-        said = say("Only these words of a search are filters: %(known)s. “Filters” has all others.", known=known)
-        return said if ":" in self.asked["q"] else ""
+        hint = say("Only these words of a search are filters: %(known)s. “Filters” has all others.", known=known)
+        return hint if ":" in self.asked["q"] else ""
 
     @property
     def is_short(self) -> bool:

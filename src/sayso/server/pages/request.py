@@ -151,7 +151,7 @@ def request_page(
         outcome=[row.strip() for row in outcome_rows(request)], form=context.form,
         alike=grants.grant_form(context, request, sent.terms), proposed=grants.proposed(context, request),
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
-        said=_status_for(context, request), has_voted=_has_voted(context, request),
+        status_text=_status_for(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (me, *context.stood_in_for)),
         instead_of=None if claimed is None or claimed.is_same(me) or not context.has(request) else name_of(claimed),
         is_barred_by_claim=moves["take_over"] and why_not(context, replace(request, claimed_by=None), now) is None,
@@ -200,7 +200,7 @@ def later_ends(request: Request, now: datetime) -> list[tuple[str, str]]:
     end = request.expires_at if request.state is State.PENDING else request.approval_expires_at
     if request.state not in {State.PENDING, State.APPROVED} or end is None:
         return []
-    return [(span, say(said)) for span, said in _SPANS.items() if now + duration.parse(span) > end]
+    return [(span, say(text)) for span, text in _SPANS.items() if now + duration.parse(span) > end]
 
 
 def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return {
-        "row": list_row(done, clock.now()), "said": _status_for(context, done), "undo": undo_of(context, done),
+        "row": list_row(done, clock.now()), "status": _status_for(context, done), "undo": undo_of(context, done),
         "is_approved": done.state is State.APPROVED and done.execution is None,  # its call has not started
         "snoozed": _snoozed_until(context, done),
         "by": "" if owner is None else name_of(owner, 30),  # to whom it was assigned

@@ -302,23 +302,23 @@ def _sentence(entry: Entry, detail: Mapping[str, Any]) -> str | None:
     who = _name(entry.by)
     match entry.event:
         case "approved" if entry.channel in _BY_RULE:
-            said = say(_BY_RULE[entry.channel])
+            text = say(_BY_RULE[entry.channel])
         case "approved" | "voted" if detail.get("edited") is True:
-            said = say("%(who)s approved with changes", who=who)
+            text = say("%(who)s approved with changes", who=who)
         case "released" if isinstance(detail.get("claimed_by"), str):
-            said = say("%(who)s unclaimed it for %(whom)s", who=who, whom=_name(detail["claimed_by"]))
+            text = say("%(who)s unclaimed it for %(whom)s", who=who, whom=_name(detail["claimed_by"]))
         case "extended" | "expired" if str(detail.get("what")) in _ENDS:
-            said = say(_ENDS[str(detail["what"])], who=who)
+            text = say(_ENDS[str(detail["what"])], who=who)
         case "resolved" if detail.get("happened") is True:
-            said = say("%(who)s recorded that the call happened", who=who)
+            text = say("%(who)s recorded that the call happened", who=who)
         case "resolved":
-            said = say("%(who)s recorded that the call did not happen", who=who)
+            text = say("%(who)s recorded that the call did not happen", who=who)
         case event if event in _SENTENCES:
             to = detail.get("to")
-            said = say(_SENTENCES[event], who=who, to=_name(to) if isinstance(to, str) else "")
+            text = say(_SENTENCES[event], who=who, to=_name(to) if isinstance(to, str) else "")
         case _:
             return None
-    return "; ".join([said, *_additions(entry, detail)])
+    return "; ".join([text, *_additions(entry, detail)])
 
 
 def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:

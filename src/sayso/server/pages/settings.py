@@ -50,9 +50,9 @@ def send_test(context: RequestContext) -> Response:
         registry.make(name, tables[name]).send(test_notification(name, context.settings.base_url))
     except Exception as error:  # noqa: BLE001  a channel is any code, on any network: show every error
         fault = escape(redaction.error_text(error, ())[:_ERROR_ROOM])
-        said = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
-        return settings(context, status=502, said=said)
-    return settings(context, said=say("A test message went out through %(name)s.", name=escape(name)))
+        notice = say("The test message did not go out through %(name)s: %(fault)s", name=escape(name), fault=fault)
+        return settings(context, status=502, notice=notice)
+    return settings(context, notice=say("A test message went out through %(name)s.", name=escape(name)))
 
 
 def set_language(context: RequestContext) -> Response:
@@ -70,13 +70,13 @@ def go_away(context: RequestContext) -> Response:
         return settings(context, status=422, away_fault=str(refused))
     except (errors.ConfigError, ValueError) as fault:
         return settings(context, status=422, away_fault=escape(str(fault)))
-    further, said = absence(made.to, context.review.delegations()), doubt_about(context.settings.store, made.to)
+    further, doubt = absence(made.to, context.review.delegations()), doubt_about(context.settings.store, made.to)
     if further:
-        said = say(
+        doubt = say(
             "%(name)s is %(away)s: a stand-in's own stand-in does not count.", name=name_of(made.to), away=further
         )
-    if said is not None:
-        return settings(context, away_fault=said)
+    if doubt is not None:
+        return settings(context, away_fault=doubt)
     return redirect(context.path("settings"))
 
 
@@ -87,9 +87,9 @@ def come_back(context: RequestContext) -> Response:
 
 
 def settings(
-    context: RequestContext, *, status: int = 200, said: str = "", away_fault: str = "", of_devices: str = ""
+    context: RequestContext, *, status: int = 200, notice: str = "", away_fault: str = "", of_devices: str = ""
 ) -> Response:
-    """Return the page, with a message about a channel (`said`), about being away, or about devices."""
+    """Return the page, with a message about a channel (`notice`), about being away, or about devices."""
     store = context.settings.store
     facts = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
     facts += [(say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else []
@@ -98,7 +98,7 @@ def settings(
     chosen = language_of(store, context.reviewer.identity)
     away = context.review.delegations()
     return render(
-        context, "settings.html", status=status, said=said, is_fault=status != 200, store=facts,
+        context, "settings.html", status=status, notice=notice, is_fault=status != 200, store=facts,
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
         tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
         devices=None if find_spec("pywebpush") is None else _devices(context),
@@ -179,8 +179,8 @@ def change_device(context: RequestContext) -> Response:
         try:
             push.test(device)
         except DeliveryError as fault:
-            said = say("The test message did not go out: %(fault)s", fault=escape(str(fault)))
-            return settings(context, status=502, of_devices=said)
+            notice = say("The test message did not go out: %(fault)s", fault=escape(str(fault)))
+            return settings(context, status=502, of_devices=notice)
         return settings(context, of_devices=say("A test message went out."))
     raise HTTPException(404, say("there is no such action"))
 

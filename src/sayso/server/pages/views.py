@@ -52,8 +52,8 @@ def change_view(context: RequestContext) -> Response:
     name = " ".join(storable(context.field("name") or "").split())
     if verb == "save":
         if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
-            said = later("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved")
-            raise HTTPException(400, say(said, most=_LONGEST_NAME))
+            refusal = later("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved")
+            raise HTTPException(400, say(refusal, most=_LONGEST_NAME))
         key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
     elif verb != "remove":
         raise HTTPException(404, say("there is no such action"))
@@ -68,8 +68,8 @@ def change_view(context: RequestContext) -> Response:
             store.drop(kind, known.key)
         return redirect(context.path())
     if known is None and store.count_records(kind, _MOST) >= _MOST:
-        said = say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
-        raise HTTPException(400, said)
+        refusal = say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST)
+        raise HTTPException(400, refusal)
     view = Record(kind, key, {"name": name, "words": words, "by": who.identity.folded})
     if not (store.keep(view, only_new=True) if known is None else store.swap(known, view)):
         raise HTTPException(409, say("somebody saved or removed a view of this name just now; nothing was saved"))
