@@ -95,7 +95,7 @@ def signer_at(path: Path) -> Signer:
     return Signer(private)
 
 
-def checked_key(text: str) -> str:
+def parse_key(text: str) -> str:
     """Return a public key in its text form, given either the text or the path of a file that contains it.
 
     Raises:

@@ -87,7 +87,7 @@ class HumanInputRequest:
     @property
     def id(self) -> str:
         """The request's id in the store, with which any process can answer it. Reading it records the question."""
-        return drive(self._asked()).id
+        return drive(self._ask()).id
 
     @property
     def known(self) -> Request | None:
@@ -100,7 +100,7 @@ class HumanInputRequest:
         Raises:
             StoreError: The question could not be recorded.
         """
-        return (await adrive(self._asked())).state is State.PENDING
+        return (await adrive(self._ask())).state is State.PENDING
 
     async def response(self) -> str:
         """Wait for the answer through any channel. Cancelling the wait leaves the question pending.
@@ -111,7 +111,7 @@ class HumanInputRequest:
             StoreError: The store failed.
         """
         try:
-            return await adrive(self._answered())
+            return await adrive(self._until_answered())
         except BaseException as error:
             trim(error)
             raise
@@ -147,7 +147,7 @@ class HumanInputRequest:
         Raises:
             StoreError: The store failed.
         """
-        working, deciding = asyncio.ensure_future(work), asyncio.ensure_future(adrive(self._decided()))
+        working, deciding = asyncio.ensure_future(work), asyncio.ensure_future(adrive(self._until_decided()))
         try:
             await asyncio.wait({working, deciding}, return_when=asyncio.FIRST_COMPLETED)
             if deciding.done() or _lost_race(working):
@@ -169,13 +169,13 @@ class HumanInputRequest:
 
     # -- inside ------------------------------------------------------------------------------------------------
 
-    def _asked(self) -> Operations[Request]:
+    def _ask(self) -> Operations[Request]:
         if self._request is None:
             self._request = yield from self._asking.find_or_ask(self.store, self._expires, self._quorum, self._risk)
         return self._request
 
-    def _decided(self) -> Operations[Request]:
-        request = yield from self._asked()
+    def _until_decided(self) -> Operations[Request]:
+        request = yield from self._ask()
         if request.state is State.PENDING:
             block = Block(on_expiry="ask", is_quiet=True)
             waiter = Waiter(scope.current(), self.store, block, stays=True)
@@ -188,8 +188,8 @@ class HumanInputRequest:
                 waiter.close()
         return request
 
-    def _answered(self) -> Operations[str]:
-        request = yield from self._decided()
+    def _until_answered(self) -> Operations[str]:
+        request = yield from self._until_decided()
         if request.state is not State.ANSWERED:
             raise signals.refused(request)
         return (yield from self._asking.answer(self.store, request))

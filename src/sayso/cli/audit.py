@@ -18,7 +18,7 @@ from sayso.audit import checkpoint as checkpoints
 from sayso.audit.checkpoint import AnchorFile, Checkpoint, History, checkpoint, history
 from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
 from sayso.audit.export import purge as purge_store
-from sayso.audit.signing import Signer, checked_key, signer_at
+from sayso.audit.signing import Signer, parse_key, signer_at
 from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_date, echo, echo_err, json_option, plural
 from sayso.errors import EvidenceError
@@ -42,7 +42,7 @@ def _trusted_key(key: str | None) -> str | None:
     if key is None:
         return None
     try:
-        return checked_key(key)
+        return parse_key(key)
     except errors.ConfigError as error:
         raise click.BadParameter(str(error), param_hint="--key") from error
 

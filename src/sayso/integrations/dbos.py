@@ -86,45 +86,45 @@ class _HeldStep:
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         must_not_block(self.tool.name, "make it an async function")
-        given, place = self._given(args, kwargs), None
+        given, place = self._bind(args, kwargs), None
         while "value" not in (result := _dbos.DBOS.run_step(self._step, self._attempt, given, place)):
-            span, place = self._span(result, is_first=place is None), result["place"]
+            span, place = self._seconds_to_wait(result, is_first=place is None), result["place"]
             _dbos.DBOS.recv(_TOPIC + result["waits"], timeout_seconds=span)
         return result["value"]
 
     async def acall(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given, place = self._given(args, kwargs), None
+        given, place = self._bind(args, kwargs), None
         while "value" not in (result := await _dbos.DBOS.run_step_async(self._step, self._aattempt, given, place)):
-            span, place = self._span(result, is_first=place is None), result["place"]
+            span, place = self._seconds_to_wait(result, is_first=place is None), result["place"]
             await _dbos.DBOS.recv_async(_TOPIC + result["waits"], timeout_seconds=span)
         return result["value"]
 
     def _attempt(self, given: dict[str, Any], place: list[str] | None) -> dict[str, Any]:
         run, key = place or _place()
-        held = sayso.hold(self.tool.name, given, **self._filled(run, key))
+        held = sayso.hold(self.tool.name, given, **self._hold_options(run, key))
         try:
             return {"value": held.once(self.tool.call)}
         except ConfirmationRequired as signal:
-            return _waiting(signal, held, run, key)
+            return _wait_record(signal, held, run, key)
 
     async def _aattempt(self, given: dict[str, Any], place: list[str] | None) -> dict[str, Any]:
         run, key = place or _place()
-        held = await aio.hold(self.tool.name, given, **self._filled(run, key))
+        held = await aio.hold(self.tool.name, given, **self._hold_options(run, key))
         try:
             return {"value": await held.once(self.tool.acall)}
         except ConfirmationRequired as signal:
-            return _waiting(signal, held, run, key)
+            return _wait_record(signal, held, run, key)
 
-    def _filled(self, run: str, key: str) -> HoldOptions:
+    def _hold_options(self, run: str, key: str) -> HoldOptions:
         tool = self.tool
         return options_of(self._options, key=key, run=run, schema=tool.schema, description=tool.description)
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if _dbos.DBOS.workflow_id is None or _dbos.DBOS.step_id is not None:
             raise errors.ConfigError(f"{self.tool.name} is held: call it in a DBOS workflow, outside of its steps")
         return self.tool.bind(args, kwargs)
 
-    def _span(self, result: dict[str, Any], *, is_first: bool) -> float:
+    def _seconds_to_wait(self, result: dict[str, Any], *, is_first: bool) -> float:
         if is_first and result["place"][0] != f"{_RUN}{_dbos.DBOS.workflow_id}":
             return 0.0  # a fork: the message may have gone to the original workflow before the fork existed
         # DBOS records how the wait ended, so a replay takes the same path even though the clock differs.
@@ -139,7 +139,7 @@ def _place() -> tuple[str, str]:
     return f"{_RUN}{_dbos.DBOS.workflow_id}", f"step-{_dbos.DBOS.step_id}"
 
 
-def _waiting(signal: ConfirmationRequired, held: HeldBase, run: str, key: str) -> dict[str, Any]:
+def _wait_record(signal: ConfirmationRequired, held: HeldBase, run: str, key: str) -> dict[str, Any]:
     request = held.request
     if request is None or signal.id != request.id:  # raised by a gate inside the function
         raise signal

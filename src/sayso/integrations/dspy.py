@@ -23,7 +23,7 @@ from sayso.errors import ConfigError, SaysoError
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.integrations import tool_calls
-from sayso.integrations.replay import FreeTool, Position, Recorded, Suspended, position
+from sayso.integrations.replay import FreeTool, Position, RecordedCalls, Suspended, position
 from sayso.integrations.tool_calls import check_options, check_wait, fields_of, must_not_block, plain
 from sayso.stores.base import Store
 
@@ -73,12 +73,12 @@ class Resumable:
         Raises:
             Suspended: A call waits for a person.
         """
-        with self._replayed(self._position(run, inputs)) as agent:
+        with self._replay(self._position(run, inputs)) as agent:
             return agent(**inputs)
 
     async def acall(self, run: str, /, **inputs: Any) -> Any:
         """Call the agent without blocking the event loop."""
-        with self._replayed(self._position(run, inputs)) as agent:
+        with self._replay(self._position(run, inputs)) as agent:
             return await agent.acall(**inputs)
 
     def resume(self, state: Mapping[str, Any]) -> Any:
@@ -88,13 +88,13 @@ class Resumable:
             Suspended: The call still waits, or a later one does.
         """
         here = Position.restore(state, suspends=self._suspends)
-        with self._replayed(here) as agent:
+        with self._replay(here) as agent:
             return agent(**self._inputs(here))
 
     async def aresume(self, state: Mapping[str, Any]) -> Any:
         """Do the same as `resume` without blocking the event loop."""
         here = Position.restore(state, suspends=self._suspends)
-        with self._replayed(here) as agent:
+        with self._replay(here) as agent:
             return await agent.acall(**self._inputs(here))
 
     def _position(self, run: str, inputs: Mapping[str, Any]) -> Position:
@@ -102,21 +102,21 @@ class Resumable:
 
     def _inputs(self, here: Position) -> dict[str, Any]:
         given = here.state["inputs"]
-        return {**given, **_validated(self._agent.signature.input_fields, given)}
+        return {**given, **_validate(self._agent.signature.input_fields, given)}
 
     @contextmanager
-    def _replayed(self, here: Position) -> Generator[Any]:
+    def _replay(self, here: Position) -> Generator[Any]:
         agent = copy.copy(self._agent)
         agent.react = _Predictor(agent.react, here, agent.tools.values())
         agent.tools = {
             name: tool if name in _ENDS or tool.func in _gated else FreeTool(tool, here)
             for name, tool in agent.tools.items()
         }
-        with here.entered():
+        with here.activate():
             yield agent
 
 
-class _Predictor(Recorded):
+class _Predictor(RecordedCalls):
     def __init__(self, inner: Any, here: Position, tools: Collection[Any]) -> None:
         super().__init__(inner, here)
         self._tools = list(tools)
@@ -127,14 +127,14 @@ class _Predictor(Recorded):
             arguments["tools"] = self._tools
         step, saved = self.here.next_step("predictions"), self.here.state["predictions"]
         fields: Any = self.inner.signature.output_fields
-        results = [_dspy().Prediction(**_validated(fields, saved[step]))] if step in saved else []
+        results = [_dspy().Prediction(**_validate(fields, saved[step]))] if step in saved else []
         yield results
         saved.setdefault(step, {name: fields_of(results[0][name]) for name in fields if name in results[0]})
         thought = results[0].get("next_thought")
         self.here.words = None if thought is None else str(getattr(thought, "content", thought))
 
 
-def _validated(fields: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+def _validate(fields: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     return {n: TypeAdapter(fields[n].annotation).validate_python(v) for n, v in values.items() if n in fields}
 
 

@@ -43,19 +43,19 @@ def held_tool(function: Callable[..., Any], *, sync: bool = False, **options: Un
         raise ConfigError(f"sync=True takes a sync function, and {function.__name__} is async")
     tool = ToolFunction(function)
 
-    def asked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], HoldOptions]:
+    def prepare(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], HoldOptions]:
         filled = options_of(options, key=None, run=None, schema=tool.schema, description=tool.description)
         return tool.bind(args, kwargs), filled
 
     @functools.wraps(function)
     async def held(*args: Any, **kwargs: Any) -> Any:
-        given, filled = asked(args, kwargs)
+        given, filled = prepare(args, kwargs)
         return (await acall_tool(tool.name, given, tool.acall, filled)).returned
 
     @functools.wraps(function)
     def held_sync(*args: Any, **kwargs: Any) -> Any:
         must_not_block(tool.name, "leave out sync=True")
-        given, filled = asked(args, kwargs)
+        given, filled = prepare(args, kwargs)
         return call_tool(tool.name, given, tool.call, filled).returned
 
     return held_sync if sync else held

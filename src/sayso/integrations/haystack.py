@@ -43,7 +43,7 @@ class ToolApproval:
         """
         every = self._tools.flatten_tools_or_toolsets(list(tools))
         names = [tool.name for tool in every]
-        return [self._held(tool) if self._hook.holds(tool.name, names) else tool for tool in every]
+        return [self._hold_tool(tool) if self._hook.holds(tool.name, names) else tool for tool in every]
 
     def run(self, state: Any) -> None:
         """Record the calls that are about to run; the agent calls this hook."""
@@ -56,7 +56,7 @@ class ToolApproval:
         """Do the same as `run`."""
         self.run(state)
 
-    def _held(self, tool: Any) -> Any:
+    def _hold_tool(self, tool: Any) -> Any:
         held = copy(tool)
 
         async def acall(**arguments: Any) -> Any:

@@ -48,17 +48,17 @@ class ApprovalMiddleware(_Middleware):
         if tools is not None and not isinstance(tools, str):
             tools = [getattr(tool, "name", None) or getattr(tool, "__name__", tool) for tool in tools]
         self._tools = HeldTools(tools)
-        self._how = _checked(wait, options)
+        self._how = _checked_options(wait, options)
         if self._tools.names is not None:  # an agent may have several, each for other tools
             self.name = f"{self.name}[{','.join(sorted(self._tools.names))}]"
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Hold a call, and run it with `handler` once it is approved."""
-        return self._call(request, handler).approved() if self._holds(request) else handler(request)
+        return self._call(request, handler).run() if self._holds(request) else handler(request)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Hold a call without blocking the event loop, and run it with `handler` once it is approved."""
-        return await (self._call(request, handler).aapproved() if self._holds(request) else handler(request))
+        return await (self._call(request, handler).arun() if self._holds(request) else handler(request))
 
     def _holds(self, request: Any) -> bool:
         known = {tool.name for tool in getattr(request.runtime, "tools", None) or ()}
@@ -83,7 +83,7 @@ def approve(
         options: As for `ApprovalMiddleware`.
     """
     run = getattr(function, "invoke", function)
-    return _Call(tool_call, tool or function, state, _checked(wait, options), run).approved()
+    return _Call(tool_call, tool or function, state, _checked_options(wait, options), run).run()
 
 
 async def aapprove(
@@ -92,10 +92,10 @@ async def aapprove(
 ) -> Any:  # fmt: skip
     """Do the same as `approve` without blocking the event loop; `function` is the tool or an async function."""
     run = getattr(function, "ainvoke", function)
-    return await _Call(tool_call, tool or function, state, _checked(wait, options), run).aapproved()
+    return await _Call(tool_call, tool or function, state, _checked_options(wait, options), run).arun()
 
 
-def _checked(wait: Wait, options: HoldOptions) -> tuple[Wait, HoldOptions]:
+def _checked_options(wait: Wait, options: HoldOptions) -> tuple[Wait, HoldOptions]:
     check_wait(wait, "block", "interrupt")
     check_options(options)
     return wait, options
@@ -123,25 +123,25 @@ class _Call:
         self._options: HoldOptions = {**filled, "suspends": _interrupted}
         self._waits = self._pause if wait == "interrupt" else None
 
-    def approved(self) -> Any:
+    def run(self) -> Any:
         try:
-            return self._answer(
+            return self._result_message(
                 tool_calls.call_tool(self.name, self.arguments, self._run, self._options, waits=self._waits)
             )
         except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
-            return self._failed(error)
+            return self._failure_message(error)
 
-    async def aapproved(self) -> Any:
+    async def arun(self) -> Any:
         call = tool_calls.acall_tool(self.name, self.arguments, self._arun, self._options, waits=self._waits)
         try:
-            return self._answer(await call)
+            return self._result_message(await call)
         except Exception as error:  # noqa: BLE001  as above
-            return self._failed(error)
+            return self._failure_message(error)
 
     def _pause(self, request_id: str) -> None:
         _lg.interrupt({"sayso": request_id, "tool": self.name, "tool_call_id": self.id})
 
-    def _answer(self, result: ToolResult) -> Any:
+    def _result_message(self, result: ToolResult) -> Any:
         if not result.has_run:
             return self._message(result.words, status="error")
         if self._made is None:  # it ran elsewhere or earlier
@@ -150,25 +150,25 @@ class _Call:
             self._made = self._message(value) if is_text else json.loads(value["langgraph"], object_hook=_from_json)
         return self._with_words(self._made, result.words)
 
-    def _failed(self, error: Exception) -> Any:
+    def _failure_message(self, error: Exception) -> Any:
         if error is not self._failure or self._made is None:
             raise error
         return self._made  # the framework's own message for a failed tool
 
     def _run(self, arguments: dict[str, Any]) -> Any:
-        return self._recorded(self._handler(self._given(arguments)))
+        return self._to_record(self._handler(self._request_for(arguments)))
 
     async def _arun(self, arguments: dict[str, Any]) -> Any:
-        return self._recorded(await self._handler(self._given(arguments)))
+        return self._to_record(await self._handler(self._request_for(arguments)))
 
-    def _given(self, arguments: dict[str, Any]) -> Any:
+    def _request_for(self, arguments: dict[str, Any]) -> Any:
         self.arguments, request = arguments, self._request
         if request is None:
             return arguments
         tool = None if request.tool is None else _Once(request.tool, self)
         return request.override(tool_call={**request.tool_call, "args": arguments}, tool=tool)
 
-    def _recorded(self, made: Any) -> Any:
+    def _to_record(self, made: Any) -> Any:
         """Return the stored form of a result; raise if it is the framework's message for an exception of the tool."""
         is_bare = self._request is None and not isinstance(made, _lc.ToolMessage | _lg.Command)
         self._made = made = self._message(tool_calls.text_of(made)) if is_bare else made

@@ -53,7 +53,7 @@ class Gate(AbstractCapability[AgentDepsT]):
     def __init__(
         self, tools: Collection[str] | None = None, *, wait: Wait = "block", **options: Unpack[HoldOptions]
     ) -> None:
-        self._tools, self._options = _checked(tools, wait, options), options
+        self._tools, self._options = _held_tools(tools, wait, options), options
         self._wait: Wait = wait
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
@@ -66,7 +66,7 @@ def gate(
     **options: Unpack[HoldOptions],
 ) -> GatedToolset[AgentDepsT]:  # fmt: skip
     """Return a toolset, e.g. of an MCP server, whose calls wait for a person; the arguments are those of `Gate`."""
-    return GatedToolset(toolset, _checked(tools, wait, options), wait, options)
+    return GatedToolset(toolset, _held_tools(tools, wait, options), wait, options)
 
 
 def resume(requests: DeferredToolRequests) -> DeferredToolResults:
@@ -151,9 +151,9 @@ class GatedToolset(WrapperToolset[AgentDepsT]):
         async def run(approved: dict[str, Any]) -> Any:
             is_changed = canonical.encode(approved).text != canonical.encode(given).text
             is_changed |= not is_shown(originals, approved)  # something else changed them while the call waited
-            args = await _validated(tool, approved, ctx) if is_changed else tool_args
+            args = await _validate(tool, approved, ctx) if is_changed else tool_args
             made.append(await super(GatedToolset, self).call_tool(name, args, ctx, tool))
-            return _recorded(made[0])
+            return _to_record(made[0])
 
         answers = [message for message in ctx.messages if isinstance(message, ModelResponse)]
         options = options_of(
@@ -178,14 +178,14 @@ def _pause(request_id: str) -> None:
     raise ApprovalRequired({"sayso": request_id})
 
 
-def _checked(tools: Collection[str] | None, wait: str, options: HoldOptions) -> HeldTools:
+def _held_tools(tools: Collection[str] | None, wait: str, options: HoldOptions) -> HeldTools:
     check_wait(wait, "block", "pause")
     check_options(options, "context")
     config.check_store(options.get("store"))
     return HeldTools(tools)
 
 
-async def _validated(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:
+async def _validate(tool: ToolsetTool[Any], arguments: dict[str, Any], ctx: RunContext[Any]) -> dict[str, Any]:
     """Validate changed arguments for the tool; raise `NotExecuted` if it refuses values that its schema allows."""
     try:
         args = tool.args_validator.validate_json(json.dumps(arguments), context=ctx.validation_context)
@@ -202,7 +202,7 @@ async def _problems(
 ) -> list[str]:
     """Return the errors of the tool's validators for changed arguments, without values if some must be masked."""
     try:
-        await _validated(tool, arguments, ctx)
+        await _validate(tool, arguments, ctx)
     except NotExecuted as refused:
         why = refused.__cause__
         if not isinstance(why, ValidationError):
@@ -211,7 +211,7 @@ async def _problems(
     return []
 
 
-def _recorded(made: Any) -> Any:
+def _to_record(made: Any) -> Any:
     """Return the stored form of a tool's result: the value for the model, or all parts of a `ToolReturn`."""
     try:
         if isinstance(made, ToolReturn):

@@ -85,7 +85,7 @@ class Position:
         return Position(self.state, suspends=self.suspends, prefix=f"{step}.")
 
     @contextmanager
-    def entered(self) -> Generator[None]:
+    def activate(self) -> Generator[None]:
         """Make this the `position` of the code in a block."""
         token = position.set(self)
         try:
@@ -102,7 +102,7 @@ position: ContextVar[Position | None] = ContextVar("sayso_replay_position", defa
 """The position of the current code in an agent's run; None outside one."""
 
 
-class Recorded:
+class RecordedCalls:
     """A part of an agent whose calls are made once in a run; a replay takes their results from the state."""
 
     def __init__(self, inner: Any, here: Position) -> None:
@@ -128,11 +128,11 @@ class Recorded:
         raise NotImplementedError
 
 
-class FreeTool(Recorded):
+class FreeTool(RecordedCalls):
     """A tool that is not held."""
 
     @contextmanager
-    def step(self, arguments: dict[str, Any]) -> Generator[list[Any]]:  # noqa: ARG002  as in `Recorded`
+    def step(self, arguments: dict[str, Any]) -> Generator[list[Any]]:  # noqa: ARG002  as in `RecordedCalls`
         """Record a result or an error; an agent inside the tool belongs to the same run."""
         step, saved = self.here.next_step("results"), self.here.state["results"]
         if step in saved:
@@ -141,7 +141,7 @@ class FreeTool(Recorded):
             yield [saved[step]["value"]]
             return
         results = list[Any]()
-        with self.here.inside(step).entered():
+        with self.here.inside(step).activate():
             try:
                 yield results
                 saved[step] = {"value": plain(results[0])}

@@ -31,7 +31,7 @@ def hold_functions(kernel: Any, functions: Collection[str] | None = None, **opti
     results: Any = framework("semantic_kernel.functions", "semantic-kernel", "Semantic Kernel")
     hook = ToolHook(functions, options)
 
-    async def note_call(context: Any, next: Next) -> None:  # noqa: A002  the kernel passes it by this name
+    async def remember_call(context: Any, next: Next) -> None:  # noqa: A002  the kernel passes it by this name
         token = _by_model.set(context)
         try:
             await next(context)
@@ -60,7 +60,7 @@ def hold_functions(kernel: Any, functions: Collection[str] | None = None, **opti
         return None
 
     kernel.add_filter("function_invocation", hold_call)  # the one added last is called last
-    kernel.add_filter("auto_function_invocation", note_call)
+    kernel.add_filter("auto_function_invocation", remember_call)
 
 
 def _call_of(function: Any, arguments: dict[str, Any]) -> Call:

@@ -44,10 +44,10 @@ class ToolApproval(_plugins.Plugin):
         """Run a call once it is approved; a refusal becomes its result, with the status `error`."""
         name, known = context.tool_use["name"], context.agent.tool_registry.registry
         is_held = context.tool is not None and self._hook.holds(name, known)
-        async for event in self._held(context, next_stage) if is_held else next_stage(context):
+        async for event in self._hold(context, next_stage) if is_held else next_stage(context):
             yield event
 
-    async def _held(self, context: Any, next_stage: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
+    async def _hold(self, context: Any, next_stage: Callable[[Any], AsyncGenerator[Any]]) -> AsyncGenerator[Any]:
         use, spec, events = context.tool_use, context.tool.tool_spec, list[Any]()
 
         async def execute(approved: dict[str, Any]) -> Any:

@@ -257,7 +257,7 @@ class _Counts:
         self.decisions = 0
         self.tools: dict[str, _Tool] = {}
         self.reviewers: dict[tuple[str, str], _Reviewer] = {}  # by name and risk
-        self.reasons: Counter[str] = Counter()  # by normalized reason, see `_gist`
+        self.reasons: Counter[str] = Counter()  # by normalized reason, see `add`
         self.words: dict[str, str] = {}  # by normalized reason: its first original wording
         self.refused: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by normalized reason: functions
 

@@ -260,14 +260,14 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
         ConfigError: The CEL library is not installed, so rules cannot be checked.
     """
     library()
-    by_tool: dict[str, list[_Replayed]] = {}
+    by_tool: dict[str, list[_Replay]] = {}
     names = set[str]()
     for tool, cases in tools.items():
         if "*" in tool:
             continue  # a rule for such a name would be a pattern that also matches other tools
         for draft in _draft_rules(tool, cases, names) if len(by_tool) < _MOST_TOOLS else ():
             try:
-                by_tool.setdefault(tool, []).append(_Replayed(draft, Policy.of_text(draft.rule)))
+                by_tool.setdefault(tool, []).append(_Replay(draft, Policy.of_text(draft.rule)))
             except errors.PolicyError:  # the tool's name is not a valid pattern
                 continue
     if by_tool:
@@ -280,7 +280,7 @@ def propose(store: Store, tools: Mapping[str, Sequence[Case]], *, most: int) -> 
 
 
 @dataclass
-class _Replayed:
+class _Replay:
     """A rule, and its results on the calls replayed so far."""
 
     draft: Proposal

@@ -59,7 +59,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _run(function: Callable[P, Operations[T]]) -> Callable[P, T]:
+def _run_sync(function: Callable[P, Operations[T]]) -> Callable[P, T]:
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         return drive(function(*args, **kwargs))
@@ -67,13 +67,13 @@ def _run(function: Callable[P, Operations[T]]) -> Callable[P, T]:
     return run
 
 
-submit_plan_for_approval = _run(flow.submit_plan_for_approval)
-submit_for_approval = _run(flow.submit_for_approval)
-add_decision = _run(flow.add_decision)
-process_decision = _run(flow.process_decision)
-read_confirm = _run(flow.read_confirm)
-read_plan = _run(flow.read_plan)
-refresh = _run(flow.refresh)
+submit_plan_for_approval = _run_sync(flow.submit_plan_for_approval)
+submit_for_approval = _run_sync(flow.submit_for_approval)
+add_decision = _run_sync(flow.add_decision)
+process_decision = _run_sync(flow.process_decision)
+read_confirm = _run_sync(flow.read_confirm)
+read_plan = _run_sync(flow.read_plan)
+refresh = _run_sync(flow.refresh)
 
 
 @wraps(flow.start)

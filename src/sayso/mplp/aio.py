@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _awaited(function: Callable[P, Operations[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _run_async(function: Callable[P, Operations[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
     @wraps(function)
     async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
         return await adrive(function(*args, **kwargs))
@@ -33,7 +33,7 @@ def _awaited(function: Callable[P, Operations[T]]) -> Callable[P, Coroutine[Any,
     return awaited
 
 
-def _coroutine(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+def _make_async(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     @wraps(function)
     async def called(*args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
@@ -41,15 +41,15 @@ def _coroutine(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return called
 
 
-create_confirm = _coroutine(mplp.create_confirm)
-capture_learning_sample = _coroutine(mplp.capture_learning_sample)
-submit_plan_for_approval = _awaited(flow.submit_plan_for_approval)
-submit_for_approval = _awaited(flow.submit_for_approval)
-add_decision = _awaited(flow.add_decision)
-process_decision = _awaited(flow.process_decision)
-read_confirm = _awaited(flow.read_confirm)
-read_plan = _awaited(flow.read_plan)
-refresh = _awaited(flow.refresh)
+create_confirm = _make_async(mplp.create_confirm)
+capture_learning_sample = _make_async(mplp.capture_learning_sample)
+submit_plan_for_approval = _run_async(flow.submit_plan_for_approval)
+submit_for_approval = _run_async(flow.submit_for_approval)
+add_decision = _run_async(flow.add_decision)
+process_decision = _run_async(flow.process_decision)
+read_confirm = _run_async(flow.read_confirm)
+read_plan = _run_async(flow.read_plan)
+refresh = _run_async(flow.refresh)
 
 
 async def start(

@@ -124,7 +124,7 @@ class Confirm(Document):
             rounds: The requests of further rounds, if it was asked again.
         """
         asked = (request, *rounds)
-        return confirm_of(asked).linked(None, seen=asked[-1])
+        return confirm_of(asked).link(None, seen=asked[-1])
 
     @classmethod
     def beyond_schema(cls, document: Mapping[str, Any]) -> Iterator[str]:
@@ -132,7 +132,7 @@ class Confirm(Document):
         for name, key in (("decisions", "decision_id"), ("events", "event_id")):
             yield from repeated_ids(document.get(name) or (), name, key)
 
-    def linked(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
+    def link(self, store: Any, plan: Plan | None = None, *, seen: Request) -> Self:
         """Set the store and the request that the Confirm was read from; return the Confirm."""
         self._origin = Origin(
             store, plan if plan is not None else self._origin.plan, (seen.id, seen.current_fingerprint)

@@ -35,7 +35,7 @@ from sayso.mplp.schema import (
     NotConformantError,
     id_of,
     new_id,
-    normalized,
+    normalize,
     parse_json,
     pointer,
     problems_of,
@@ -83,7 +83,7 @@ class Document(BaseModel):
         changes: list[str] = []
         found = parse_json(json, cls.__name__)
         if not strict:
-            found = normalized(cls.kind, found, changes)
+            found = normalize(cls.kind, found, changes)
         cls._check(found)
         document = cls.model_validate(found)
         document.__pydantic_private__ = {**(document.__pydantic_private__ or {}), "_changes": tuple(changes)}

@@ -412,7 +412,7 @@ def _update(store: Store, stored: StoredConfirm, confirm: Confirm, plan: Plan | 
         confirm.governance = governance  # keep a lock that this program set
     if plan is not None and stored.last.purged_at is None:
         plan.update_from(stored.plan)
-    return confirm.linked(store, plan, seen=stored.last)
+    return confirm.link(store, plan, seen=stored.last)
 
 
 def _publish_new_events(store: Store, stored: StoredConfirm) -> Operations[None]:

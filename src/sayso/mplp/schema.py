@@ -284,14 +284,14 @@ _PREFIXED = re.compile(r"[A-Za-z]{1,20}[-_:](?P<id>[0-9A-Fa-f-]{36})")
 _OWN_IDS = frozenset({"decision_id", "dependencies", "event_id", "step_id"})
 
 
-def normalized(kind: str, document: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
+def normalize(kind: str, document: Mapping[str, Any], changes: list[str]) -> dict[str, Any]:
     """Return a document in the protocol's canonical spelling; append every change to `changes`.
 
     This accepts spellings such as those in the protocol's own example: field names in the other case, ids with a prefix
     or in capitals, times without a zone, null fields, and unknown fields, which are dropped.
     """
     rule = schema(kind)
-    found = _normal_object(rule, rule["$defs"], document, (), changes)
+    found = _normalize_object(rule, rule["$defs"], document, (), changes)
     if "meta" in rule["required"]:
         meta = found.setdefault("meta", {})
         for name in ("protocol_version", "schema_version"):
@@ -301,14 +301,14 @@ def normalized(kind: str, document: Mapping[str, Any], changes: list[str]) -> di
     return found
 
 
-def _normal(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Place, changes: list[str]) -> Any:
+def _normalize(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Place, changes: list[str]) -> Any:
     if "$ref" in rule:
         rule = defs[rule["$ref"].removeprefix("#/$defs/")]
     if isinstance(value, dict) and "properties" in rule:
-        return _normal_object(rule, defs, cast("dict[str, Any]", value), at, changes)
+        return _normalize_object(rule, defs, cast("dict[str, Any]", value), at, changes)
     if isinstance(value, list) and "items" in rule:
         items = cast("list[Any]", value)
-        return [_normal(rule["items"], defs, item, (*at, index), changes) for index, item in enumerate(items)]
+        return [_normalize(rule["items"], defs, item, (*at, index), changes) for index, item in enumerate(items)]
     if not isinstance(value, str):
         return cast("Any", value)
     text = value
@@ -324,7 +324,7 @@ def _normal(rule: Mapping[str, Any], defs: Mapping[str, Any], value: Any, at: Pl
     return text
 
 
-def _normal_object(
+def _normalize_object(
     rule: Mapping[str, Any], defs: Mapping[str, Any], value: Mapping[str, Any], at: Place, changes: list[str]
 ) -> dict[str, Any]:
     known: Mapping[str, Any] = rule["properties"]
@@ -344,7 +344,7 @@ def _normal_object(
         else:
             if name != given:
                 changes.append(f"{where}: read as {name}")
-            found[name] = _normal(known[name], defs, item, (*at, name), changes)
+            found[name] = _normalize(known[name], defs, item, (*at, name), changes)
     return found
 
 

@@ -268,12 +268,12 @@ class ScriptedReviewer:
             AssertionError: No request is pending, or no step is left.
             SaysoError: The decision was refused.
         """
-        request = self._waiting()
+        request = self._next_pending()
         assert request is not None, f"no request waits for the step {self._steps[0] if self._steps else '(none left)'}"
         assert self._steps, f"no step is left for {request.id}"
         return self._decide(request)
 
-    def _waiting(self) -> Request | None:
+    def _next_pending(self) -> Request | None:
         return next((one for one in self._review.list(state=State.PENDING) if one.id not in self._skipped), None)
 
     def _decide(self, request: Request) -> Request:
@@ -287,7 +287,7 @@ class ScriptedReviewer:
 
     def _decide_until_stopped(self) -> None:
         while not self._stop.wait(_PACE):
-            request = self._waiting()
+            request = self._next_pending()
             if request is None:
                 continue
             if not self._steps:

@@ -177,7 +177,7 @@ def report(host: Host, event: HookEvent) -> Answer:
             "unknown": Outcome("unknown", error=error[:2_000]),
         }[event.kind]
         _finish(entry, outcome)
-    return Answer(0, host.tell(note) if note else "{}")
+    return Answer(0, host.add_context(note) if note else "{}")
 
 
 def _finish(entry: Entry, outcome: Outcome) -> None:

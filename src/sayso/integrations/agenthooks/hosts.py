@@ -55,7 +55,7 @@ class Host(NamedTuple):
         reading: Its tools that only read or plan; they pass unless a policy holds them.
         approve: Creates the answer for an approved call from the changed input (or None) and a note for the model.
         deny: Creates the answer that blocks a call from the reason.
-        tell: Creates the answer for a call that has ended from a text for the model; the default answer is empty.
+        add_context: Creates the answer after a call from a text for the model; the default answer is empty.
         allow: The answer for a call that needs no person, which leaves it to the host's own rules.
         session_keys: The fields that may have the session's id; the first present one is used.
         has_ids: Whether its tool calls have ids.
@@ -68,7 +68,7 @@ class Host(NamedTuple):
     reading: frozenset[str]
     approve: Callable[[dict[str, Any] | None, str], str]
     deny: Callable[[str], str]
-    tell: Callable[[str], str] = lambda _: "{}"  # for hosts that can tell the model before the call
+    add_context: Callable[[str], str] = lambda _: "{}"  # for hosts that can tell the model before the call
     allow: str = "{}"
     session_keys: tuple[str, ...] = ("session_id",)
     has_ids: bool = True
@@ -200,7 +200,7 @@ def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: 
     return _json({"decision": "allow"} | ({} if changed is None else specific))
 
 
-def _tell_gemini(text: str) -> str:
+def _add_context_gemini(text: str) -> str:
     return _hook_output("AfterTool", additionalContext=text)
 
 
@@ -239,7 +239,7 @@ _ALL = (
             "complete_task",
         }),
         has_ids=False, merges=True, approve=_approve_gemini,
-        deny=_answer_with("reason", decision="deny"), tell=_tell_gemini,
+        deny=_answer_with("reason", decision="deny"), add_context=_add_context_gemini,
     ),
     Host(
         "cursor", "Cursor",
@@ -247,7 +247,7 @@ _ALL = (
         frozenset({"Read", "Grep", "Task"}), session_keys=("conversation_id", "session_id"),
         allow=_json({"permission": "allow"}),  # an empty answer is an error in the IDE
         approve=_approve_cursor, deny=_answer_with("user_message", "agent_message", permission="deny"),
-        tell=_answer_with("additional_context"),
+        add_context=_answer_with("additional_context"),
     ),
 )  # fmt: skip
 HOSTS = {host.name: host for host in _ALL}

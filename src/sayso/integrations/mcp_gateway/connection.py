@@ -258,7 +258,7 @@ class Proxy:
         if is_request:
             self._forwarded[cast("str | int", number)] = None
         try:
-            up = await self._connected(greets=method != "initialize")
+            up = await self._connect(greets=method != "initialize")
             if is_request:
                 self._forwarded[cast("str | int", number)] = up
             if method == "initialize":
@@ -279,7 +279,7 @@ class Proxy:
             ConnectionResetError: The connection ended before the response.
             TimeoutError: There was no response in time.
         """
-        up = await self._connected()
+        up = await self._connect()
         return await self._ask(up, method, params, timeout)
 
     async def _ask(self, up: Any, method: str, params: Message, timeout: float) -> Message:  # noqa: ASYNC109
@@ -328,14 +328,14 @@ class Proxy:
                     await self._changed(name, before[name], tools[name])
             return tools
 
-    async def _connected(self, *, greets: bool = True) -> Any:
+    async def _connect(self, *, greets: bool = True) -> Any:
         async with self._connecting:
             if self._up is not None and self._up.has_ended:  # known before the end of its output is read
                 await self._up.close()
             if self._up is not None:
                 return self._up
             up = self._make()
-            await up.start(self._receive, lambda: self._ended(up))
+            await up.start(self._receive, lambda: self._on_end(up))
             self._up = up
             if greets and self._handshake:  # a reconnection: repeat the client's handshake
                 await self._ask(up, "initialize", self._handshake[0]["params"], _LISTING)
@@ -364,7 +364,7 @@ class Proxy:
         token: Any = object_of(message.get("params")).get("progressToken")
         await self._to_client(raw, self._progress.get(token) if is_request_id(token) else None)
 
-    async def _ended(self, up: Any) -> None:
+    async def _on_end(self, up: Any) -> None:
         if self._up is up:
             self._up = None
         for future in self._own_requests.values():
@@ -463,7 +463,7 @@ class Output:
             self._changed.set()
             self._gone()
 
-    def _written(self, size: int) -> None:
+    def _on_written(self, size: int) -> None:
         self._unwritten, self._writes = self._unwritten - size, self._writes + 1
         self._changed.set()
         if not self.is_gone:
@@ -480,7 +480,7 @@ class Output:
                         self._loop.call_soon_threadsafe(self._end, f"cannot be written to ({error.strerror})")
                         return
                     left = left[size:]
-                    self._loop.call_soon_threadsafe(self._written, size)
+                    self._loop.call_soon_threadsafe(self._on_written, size)
 
 
 Open = Callable[[Send], Any]

@@ -155,7 +155,7 @@ class Gateway:
         method, number = message.get("method"), message.get("id")
         if method == "initialize":
             self._elicitation.record_client(message)
-        if method == "notifications/cancelled" and self.gone(object_of(message.get("params")).get("requestId")):
+        if method == "notifications/cancelled" and self.cancel_call(object_of(message.get("params")).get("requestId")):
             return
         if method is None and self._elicitation.handle_response(message):
             return
@@ -166,7 +166,7 @@ class Gateway:
         else:
             self._calls[number] = asyncio.create_task(self._call(message, next(self._occasions.counter)))  # pyright: ignore[reportArgumentType]
 
-    def gone(self, call: Any) -> bool:
+    def cancel_call(self, call: Any) -> bool:
         """Stop a call that its client has cancelled; return whether this gateway was handling it."""
         task = self._calls.get(call) if connection.is_request_id(call) else None
         return task is not None and task.cancel()
@@ -227,7 +227,7 @@ class Gateway:
             return await self._reply(number, {"error": {"code": -32602, "message": f"Unknown tool: {name}"}})
         if self._settings.policy is None and not self._is_held(tool):
             return True
-        return await self._held(_Call(number, params, tool, cast("Message", arguments), arrived))
+        return await self._hold(_Call(number, params, tool, cast("Message", arguments), arrived))
 
     def _is_held(self, tool: Message) -> bool:
         names = (tool["name"], f"{self._settings.name}/{tool['name']}")
@@ -236,7 +236,7 @@ class Gateway:
                 return is_held
         return object_of(tool.get("annotations")).get("readOnlyHint") is not True
 
-    async def _held(self, call: _Call) -> bool:
+    async def _hold(self, call: _Call) -> bool:
         """Ask about a call, wait, make it and answer it; return True if a policy allows it without a person."""
         try:
             occasion, held = await self._occasions.ask(call, self._elicitation.client(call.meta))

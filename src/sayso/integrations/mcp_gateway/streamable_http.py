@@ -246,7 +246,7 @@ class _Sessions:
             with suppress(ValueError, RecursionError):
                 message = object_of(json.loads(bytes(body) or b"null"))
                 if session is not None and "method" in message:
-                    session.gone(message.get("id"))
+                    session.cancel_call(message.get("id"))
             if transport.is_terminated or (is_new and not 200 <= status < 300):
                 self._transports.pop(name, None)
                 await transport.terminate()
