@@ -276,6 +276,7 @@ def _lost_rows(store: Store, run_id: str, known: Sequence[ExpectedRow]) -> Itera
             yield f"row {head.seq} of run {run_id!r} does not match {witness}"
 
 
+@dataclass
 class Schedule:
     """The schedule on which a server writes checkpoints.
 
@@ -283,8 +284,7 @@ class Schedule:
         problem: Why the last checkpoint was not written; None if it was.
     """
 
-    def __init__(self) -> None:
-        self.problem: str | None = None
+    problem: str | None = None
 
 
 @contextmanager
