@@ -62,10 +62,7 @@ MEASURES: dict[str, Callable[[Plan], list[Row]]] = {
 TARGETED = {"allow", "memory", "durable", "processes", "trip", "server", "import", "walk"}
 APART = {"inbox", "server", "restart", "evidence", "learning", "abuse", "costs", "postgres", "fleet", "capacity"}
 # The measures that a page shows; the others are printed only.
-ON_A_PAGE = (
-    MEMORY, DISK, "ask, decide and run on a server", "decided on a server", "a new request on",
-    "Postgres: one cycle at a time", "Postgres: bursts",
-)  # fmt: skip
+ON_A_PAGE = (MEMORY, DISK)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

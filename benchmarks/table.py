@@ -102,9 +102,11 @@ def table_of(name: str, rows: Iterable[Row]) -> Table:
 def brief(table: Table, measures: tuple[str, ...] = ("",)) -> Table:
     """Return a table as a page has it, without some columns; the command prints all of it.
 
-    Rows are of measures that begin with one of `measures`, without stores that do not sync. Of a note, only what
-    compares a row with others is left, and why there is no figure.
+    Targets are those that were measured. Rows are of measures that begin with one of `measures`, without stores that
+    do not sync. Of a note, only what compares a row with others is left, and why there is no figure.
     """
+    if table.name == "targets":
+        return Table(table.name, table.headings, [line for line in table.lines if line[2]], table.right)
     if tuple(table.headings) != HEADINGS:
         return _without(PRINTED_ONLY, table)
     groups: list[list[Sequence[str]]] = []
@@ -165,14 +167,14 @@ def as_markdown(table: Table, facts: Sequence[str]) -> str:
 
 
 def facts_of(table: Table, tables: Sequence[Table], machine: Sequence[str], busy: Sequence[str]) -> list[str]:
-    """Return what a page says above a table: all of it above the first one, then which run it was and if it was busy.
+    """Return what a page says above a table: on the first one the machine, then which run it was and if it was busy.
 
     Counts are the same on each machine.
     """
     if table.name == "capacity":
         return [machine[0]]
     first = next((one for one in tables if one.name == "targets"), tables[0])
-    return list(machine) if table is first else [f"{machine[0]}; the machine was busy" if busy else machine[0]]
+    return [*machine[:2], *busy] if table is first else [f"{machine[0]}; the machine was busy" if busy else machine[0]]
 
 
 def as_json(rows: Sequence[Row], machine: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def test_a_target_is_hit_missed_or_not_measured() -> None:
     ]
     verdicts = {text: (found, verdict) for text, _, found, verdict in target_table(rows).lines}
     assert verdicts["import, CPU over bare Python"] == ("50.0 ms", "hit")
-    assert verdicts["on disk, FULL, beside holdpoint"] == ("0.70x", "**missed**")
+    assert verdicts["on disk, beside holdpoint"] == ("0.70x", "**missed**")
     assert verdicts["on disk, ahead of chowki: its time over ours"] == ("1.50x", "hit")
     late = [Row("decided on a server, to running", "sayso", figures={"median": 0.02})]
     assert ("20.0 ms", "**missed, busy**") in {line[2:] for line in target_table(late, is_busy=True).lines}
