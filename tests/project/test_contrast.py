@@ -144,7 +144,7 @@ def test_table_of_the_docs_has_every_subject_and_every_scenario() -> None:
 
 def test_scenarios_are_explained_on_the_page_under_the_names_that_the_command_takes() -> None:
     for name, scenario in SCENARIOS.items():
-        assert f"| {scenario.heading} | `{name}` |" in PAGE
+        assert f"- {scenario.heading} (`{name}`): " in PAGE
 
 
 def test_nothing_runs_with_sayso_in_front() -> None:
