@@ -4,7 +4,8 @@ A `python` block is a program; what it prints stands behind its `print` lines, a
 first line is a comment with a file name is written down, for the console blocks that follow. A `console` block is what
 a person types behind `$ ` and sees. Ids, spans of time, hosts and digests are compared by their place, not by their
 value, and `...` stands for anything. An HTML comment above a block may say how it is run; see `NOTES`. A page with the
-comment `examples need: MODULE` is executed where that module is installed (`make test-frameworks`).
+comment `examples need: MODULE` is executed where that module is installed (`make test-frameworks`), and one with
+`examples not executed: REASON` is not.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ PLAIN = {"text", "sql"}
 PATIENCE = 60.0
 
 _NOTE = re.compile(r"<!-- example: (?P<kind>[a-z ]+?)(?:: (?P<more>.+?))? -->")
+_ALL = re.compile(r"<!-- examples not executed: (?P<more>.+?) -->")
 _NEED = re.compile(r"<!-- examples need: (?P<module>[\w.]+) -->")
 _FILE = re.compile(r"# (?P<name>[\w./-]+\.(?:py|toml))\n")
 _SAID = re.compile(r"^ *print\(.*\)  # (?P<said>.+)$", re.MULTILINE)
@@ -103,11 +105,15 @@ def blocks(page: Path, root: Path) -> list[Block]:
     """Return the fenced blocks of a page, in order."""
     found: list[Block] = []
     note, opened = None, None
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(keepends=True), 1):
+    text = page.read_text(encoding="utf-8")
+    every = None if (all_of := _ALL.search(text)) is None else all_of["more"]
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
         if opened is not None:
             if line.startswith("```"):
                 start, language, lines = opened
                 kind, more = (None, None) if note is None else (note["kind"], note["more"])
+                if every is not None:
+                    kind, more = "not executed", every
                 found.append(Block(str(page.relative_to(root)), start, language, "".join(lines), kind, more))
                 note, opened = None, None
             else:

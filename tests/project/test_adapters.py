@@ -22,7 +22,11 @@ NAMED = {
     },
 }
 SHORT = "other-frameworks"  # the page that has a section for each adapter that only waits in place
-READERS_OWN = {"model", "refund", "prompt"}  # what a section of it takes from its reader
+READERS_OWN = {
+    "model",
+    "refund",
+    "prompt",
+}  # what a section of it takes from its reader, beside the framework's imports
 LONGEST = 250  # lines of an adapter
 TAKE_FUNCTIONS = ("llama_index", "smolagents")
 
@@ -84,7 +88,8 @@ def test_each_framework_without_a_pause_has_a_section_with_lines_of_its_program(
         code = "\n".join(re.findall(r"```python\n(.+?)```", text, re.DOTALL))
         lines = code.splitlines()
         other = imported(lines) - imported(program)
-        wrong += [f"{heading}: {problem}" for problem in problems_of(code)]
+        own = READERS_OWN | {line.rpartition(" ")[2] for line in imported(program) if " import " in line}
+        wrong += [f"{heading}: {problem}" for problem in problems_of(code, own)]
         lowest = rows.get(name, rows["functions"])["lowest"]
         wrong += [f"{heading}: {line!r} is not in its program" for line in sorted(other - {""})]
         wrong += [f"{heading} lacks {name}_refund.py"] * (f"`{name}_refund.py`" not in text)
@@ -129,14 +134,14 @@ def left_out(path: Path) -> set[str]:
     return {ast.literal_eval(values[each.id] if isinstance(each, ast.Name) else each) for each in reasons}
 
 
-def problems_of(code: str) -> list[str]:
-    """Return what keeps a page's code from running in a module that has the reader's own model, tool and prompt."""
+def problems_of(code: str, own: set[str]) -> list[str]:
+    """Return what keeps a page's code from running in a module that has these names of the reader's own."""
     try:
         compile(code, "page", "exec")
     except SyntaxError as error:
         return [str(error)]
     names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
-    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*dir(builtins), *READERS_OWN}
+    bound = {node.id for node in names if isinstance(node.ctx, ast.Store)} | {*dir(builtins), *own}
     imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
     bound |= {alias.asname or alias.name for node in imports for alias in node.names}
     return [f"{node.id!r} is not defined" for node in names if node.id not in bound]
