@@ -29,7 +29,7 @@ from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
-from tests.support.acting import aheld
+from tests.support.acting import aheld, approved
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -110,6 +110,33 @@ def test_only_the_process_that_started_a_held_call_says_how_it_ended(file_store:
     assert in_a_child(is_refused)
     handle.finish("paid")
     assert file_store.get(handle.id).state is State.DONE
+
+
+def test_a_child_that_is_forked_between_the_start_and_the_call_does_not_make_it(
+    file_store: Store, tmp_path: Path
+) -> None:
+    paid, children = tmp_path / "paid", list[int]()
+
+    def effect(order: str) -> str:
+        if sayso.Review().list(state="running").requests:
+            children.append(os.fork())
+        return f"refund:{order}"
+
+    @sayso.gate(wait="raise", effect=effect)
+    def refund(order: str) -> None:
+        with paid.open("a") as file:
+            file.write(f"{order}\n")
+
+    with sayso.run("order-1"):
+        request_id = approved(refund, "A-1")
+        try:
+            refund("A-1")
+        finally:
+            if children == [0]:
+                os._exit(7 if isinstance(sys.exc_info()[1], errors.StartRefusedError) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 7
+    assert paid.read_text() == "A-1\n"
+    assert file_store.get(request_id).state is State.DONE
 
 
 def test_a_child_that_is_forked_by_a_thread_whose_task_was_cancelled_records_nothing(file_store: Store) -> None:

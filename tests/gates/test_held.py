@@ -17,7 +17,7 @@ from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
-from tests.support.acting import concurrently, forked, running
+from tests.support.acting import approved, concurrently, forked, running
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -370,6 +370,48 @@ def test_a_start_takes_no_effect_but_the_one_of_its_arguments(store: Store) -> N
         drive(execute(Gate(refund, named="refund", effect="refund:{order}"), store, request))
 
 
+def test_an_effect_hook_that_changes_the_arguments_changes_nothing_that_runs(store: Store) -> None:
+    ran: list[Any] = []
+
+    def effect(order: dict[str, int]) -> str:
+        order["amount"] = 1_000_000
+        return "refund:A-1"
+
+    @sayso.gate(wait="raise", effect=effect)
+    def refund(order: dict[str, int]) -> None:
+        ran.append(dict(order))
+
+    with sayso.run("run-1"):
+        approved(refund, {"amount": 10})
+        refund({"amount": 10})
+    assert ran == [{"amount": 10}]
+
+
+def test_a_value_that_the_function_captures_does_not_change_between_the_check_and_the_call(store: Store) -> None:
+    account, ran = "A", list[str]()
+
+    async def effect(order: str) -> str:
+        nonlocal account
+        if sayso.Review().list(state="running").requests:
+            account = "B"
+        return f"refund:{order}"
+
+    @sayso.gate(wait="raise", effect=effect)
+    async def refund(order: str) -> None:
+        ran.append(account)
+
+    async def main() -> None:
+        with sayso.run("run-1"):
+            with pytest.raises(sayso.ConfirmationRequired) as asked:
+                await refund("A-1")
+            sayso.Review().approve(asked.value.id, by="ada")
+            with pytest.raises(errors.AlteredRequestError):
+                await refund("A-1")
+
+    asyncio.run(main())
+    assert ran == []
+
+
 @pytest.mark.parametrize("option", ["key", "effect"])
 def test_a_key_or_an_effect_that_would_show_a_secret_is_refused(store: Store, option: str) -> None:
     @sayso.gate(wait="raise", name="charge", **{option: lambda api_key: f"charge:{api_key}"})  # type: ignore[arg-type]
@@ -400,12 +442,12 @@ def test_a_call_that_was_asked_before_its_gate_named_an_effect_is_asked_anew(sto
 
 def test_a_gate_that_asks_for_more_than_a_keyed_request_leaves_it_as_it_is(store: Store) -> None:
     call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
-    for approved in (False, True):
-        if approved:
+    for is_approved in (False, True):
+        if is_approved:
             approve(call)
         with pytest.raises(errors.KeyReusedError, match="the gate now requires 2"):
             sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k", quorum=2)
-        assert store.get(str(call.id)).state is (State.APPROVED if approved else State.PENDING)
+        assert store.get(str(call.id)).state is (State.APPROVED if is_approved else State.PENDING)
     assert call.once(lambda given: given["order"]) == "A-1"
 
 

@@ -469,7 +469,7 @@ def begin(
 
     If the approval can still be undone, it first waits until that time is over.
     """
-    token, started = new_token(), None
+    token, started, pid = new_token(), None, os.getpid()
     try:
         while started is None:
             try:
@@ -479,6 +479,8 @@ def begin(
         arguments = _approved_arguments(gate, started, wanted)
         if gate.effect is not None:
             yield from _must_have_effect(gate, started, arguments)
+            # Its hook may have changed them, or a value that the function captures.
+            arguments = _approved_arguments(gate, started, wanted)
         args, kwargs = gate.signature.spread(arguments)
         caller.started(started)
     except errors.AlteredRequestError as refusal:
@@ -490,8 +492,10 @@ def begin(
     except BaseException as error:  # also a cancellation: the start may be recorded, and nothing ran
         yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
         raise
+    if os.getpid() != pid:
+        raise errors.StartRefusedError(request.id, f"process {pid} started {request.id} and has forked this one")
     telemetry.log("started", started)
-    return Started(started, token, args, kwargs, os.getpid())
+    return Started(started, token, args, kwargs, pid)
 
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Operations[None]:
