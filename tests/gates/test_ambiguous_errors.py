@@ -12,6 +12,7 @@ import asyncio
 import concurrent.futures
 import errno
 import http.client
+import imaplib
 import smtplib
 import socket
 import ssl
@@ -115,6 +116,12 @@ def connecting(error: BaseException, where: str = "socket.create_connection", **
     with pytest.raises(type(error)) as caught:
         source[name](error, **variables)
     return caught.value
+
+
+def mcp(path: str, code: int, message: str) -> BaseException:
+    error: BaseException = fake(path)(message)
+    error.error = SimpleNamespace(code=code, message=message)  # type: ignore[attr-defined]
+    return error
 
 
 def nested(error: BaseException, *places: str) -> BaseException:
@@ -264,6 +271,12 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "a sayso.StoreError after a lost connection": lambda: caused(
         errors.StoreUnavailableError("away"), ConnectionResetError()
     ),
+    "mcp, closed": lambda: mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"),
+    "mcp, timed out": lambda: mcp("mcp.shared.exceptions.MCPError", -32001, "Request timed out"),
+    "mcp 1, timed out": lambda: mcp("mcp.shared.exceptions.McpError", 408, "Timed out"),
+    "EOFError of a pipe": lambda: connecting(EOFError(), "multiprocessing.connection._recv"),
+    "EOFError of ftplib": lambda: connecting(EOFError(), "ftplib.getline"),
+    "imaplib.IMAP4.abort": lambda: imaplib.IMAP4.abort("socket error: EOF"),
     "concurrent.futures.CancelledError": concurrent.futures.CancelledError,
     "asyncio.CancelledError": asyncio.CancelledError,
     "KeyboardInterrupt": KeyboardInterrupt,
@@ -335,6 +348,9 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "sayso.StoreError of a call inside": lambda: caused(
         errors.StoreUnavailableError("away"), fake("httpx.ConnectError")("refused")
     ),
+    "mcp, an error of the tool": lambda: mcp("mcp.shared.exceptions.MCPError", -32602, "Invalid params"),
+    "EOFError of input()": EOFError,
+    "imaplib.IMAP4.error": lambda: imaplib.IMAP4.error("no such mailbox"),
     "sayso.ConfirmationRequired of a call inside": lambda: sayso.ConfirmationRequired("inner"),
     "sayso.NotExecuted": lambda: sayso.NotExecuted("the account is locked"),
 }  # fmt: skip

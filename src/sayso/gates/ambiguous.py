@@ -74,6 +74,7 @@ _SENT = frozenset[str]().union(
     _names("grpc", "FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
+    _names("imaplib", "IMAP4.abort"),
     _names("multiprocessing", "TimeoutError"),
     _names("requests", "ChunkedEncodingError"),
     _names("rq", "BaseTimeoutException"),
@@ -111,9 +112,13 @@ _SQL_OPEN, _SQL_NOT_CONNECTED = ("08", "40003", "57P02"), {"08001", "08004"}
 _MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the same, with the system's error
 _DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
 
+# A pipe or connection that ended in the middle. An EOFError of `input()` or of a truncated file is another thing.
+_ENDS_IN = {"ftplib", "multiprocessing.connection"}
+_MCP = _names("mcp", "MCPError McpError")
+_MCP_OPEN = {-32000, -32001, 408}  # the connection was closed; a request timed out, also in the first version
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _NOT_EXECUTED = "sayso.NotExecuted"
-_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | {_TLS, "grpc.RpcError"}
+_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | {_NOT_EXECUTED}
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
 # Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
@@ -312,6 +317,10 @@ def _has_broken(name: str, error: Any) -> bool:
 
 
 def _is_open_rpc(name: str, error: Any) -> bool:
+    if name == "builtins.EOFError":
+        return any(module in _ENDS_IN for _, (module, _) in _frames(error))
+    if name in _MCP:
+        return getattr(getattr(error, "error", None), "code", None) in _MCP_OPEN
     if name != "grpc.RpcError":
         return False
     code = getattr(error, "code", None)
