@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import aio, drivers, errors
+from sayso import aio, audit, drivers, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores import processes
@@ -239,6 +239,33 @@ def test_hook_that_knows_the_result_gives_it_to_the_caller(store: Store) -> None
     unknown(act)
     assert act(1) == {"paid": 1}
     assert ran == [1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [(sayso.Happened({"receipt": "A-17"}), {"receipt": "A-17"}), (True, None)],
+    ids=["known", "true"],
+)
+def test_what_a_hook_found_is_the_result_of_the_key(store: Store, answer: Any, value: Any) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [KeyboardInterrupt()], key="{amount}", verify=lambda: answer)
+    with sayso.run("order-1"):
+        request_id = unknown(act)
+        assert [act(1), act(1), act(1)] == [value] * 3
+    execution = store.get(request_id).execution
+    assert execution is not None
+    assert execution.result == (None if value is None else '{"result":{"receipt":"A-17"}}')
+    assert ran == [1]
+    assert audit.verify(store).broken == ()
+
+
+def test_a_value_of_a_hook_that_cannot_be_kept_is_told_so(store: Store) -> None:
+    act = flaky([], [KeyboardInterrupt()], key="{amount}", verify=lambda: sayso.Happened(object()))
+    with sayso.run("order-1"):
+        unknown(act)
+        act(1)
+        with pytest.raises(errors.ValueNotKeptError, match="a object has no canonical form"):
+            act(1)
 
 
 def test_hook_that_says_it_did_not_happen_makes_the_call_ask_anew(store: Store) -> None:

@@ -204,10 +204,12 @@ def look_into(
         if request.idempotent and wanted.lack_of(request) is None:
             return request
         raise errors.OutcomeUnknownError(request.id)
+    found = Attempt(answer.result if isinstance(answer, Happened) else None, None)
     hook = Identity(PROGRAM, f"verify={getattr(gate.verify, '__name__', 'hook')}")
     resolve = partial(
         store.resolve, roles=None, happened=bool(answer), comment=None, channel="verify",
         token=None if execution is None else execution.token,
+        outcome=outcome_of(gate, request, found) if answer else None,
     )  # fmt: skip
     try:
         resolved: Request = yield StoreCall(resolve, request.id, hook)
@@ -215,5 +217,5 @@ def look_into(
         return (yield StoreCall(store.settle, request.id))
     if answer:
         caller.happened(resolved)
-        return Attempt(answer.result if isinstance(answer, Happened) else None, None)
+        return found
     return resolved if resolved.state is State.APPROVED or resolved.key is not None else None

@@ -354,9 +354,9 @@ def ask_again(request: Request, reason: str, now: datetime) -> Transition:
 
 def resolve(
     request: Request, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None, channel: str,
-    force: bool = False, token: str | None = None, start: int = 1, now: datetime,
+    force: bool = False, token: str | None = None, start: int = 1, outcome: Outcome | None = None, now: datetime,
 ) -> Transition:  # fmt: skip
-    """Record how a call with an unknown outcome ended.
+    """Record how a call with an unknown outcome ended, and the result, if a hook that says `happened` has found it.
 
     With `force`, also that of a running call whose worker only a person can know to be gone (on another machine or in
     another container); such a call is never retried. `roles` are the reviewer's; they are None if the gate's `verify=`
@@ -388,6 +388,8 @@ def resolve(
     if is_forced:
         detail["given_up"] = execution.worker
     ended = _evolve(execution, finished_at=now, resolved_by=by, unresolved=False)
+    if happened and outcome is not None:
+        ended = _with_result(request, ended, outcome)
     if not happened and not is_forced and _may_try_again(request, execution):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
@@ -543,11 +545,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
-    kept, not_kept = (None, None) if request.key is None or outcome.state != "done" else keepable(outcome)
-    ended = _evolve(
-        execution, finished_at=now, result=outcome.result, error=outcome.error,
-        kept=None if kept is None else kept_digest(kept), not_kept=not_kept,
-    )  # fmt: skip
+    ended = _with_result(request, _evolve(execution, finished_at=now, error=outcome.error), outcome)
     # That this start failed does not tell how an earlier one ended, and only that would free the effect.
     event = "unknown" if outcome.state == "failed" and execution.unresolved else outcome.state
     state, holds = _ENDS[event], event == "unknown"
@@ -557,6 +555,12 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         detail["may_try_again"] = True
     new = _evolve(request, state=state, holds=holds, execution=ended)
     return Transition(new, event, request.requester, "program", detail)
+
+
+def _with_result(request: Request, execution: Execution, outcome: Outcome) -> Execution:
+    kept, not_kept = (None, None) if request.key is None or outcome.state != "done" else keepable(outcome)
+    kept = None if kept is None else kept_digest(kept)
+    return _evolve(execution, result=outcome.result, kept=kept, not_kept=not_kept)
 
 
 def keepable(outcome: Outcome) -> tuple[str | None, str | None]:

@@ -130,13 +130,9 @@ class HttpStore(Watched, Store):
         return lost
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
-        result, why = (None, None)
-        if outcome.kept is not None or outcome.not_kept is not None:
-            result, why = keepable(outcome)
-        outcome = outcome._replace(error=storable(outcome.error), kept=result, not_kept=why)
         try:
             return self._request(
-                messages.Finish.of(request_id=request_id, token=token, outcome=outcome, update=saved)
+                messages.Finish.of(request_id=request_id, token=token, outcome=_sendable(outcome), update=saved)
             )  # fmt: skip
         except errors.StartRefusedError as refusal:
             if not isinstance(refusal.__cause__, AnswerLostError):
@@ -152,11 +148,14 @@ class HttpStore(Watched, Store):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False, token: str | None = None, start: int = 1,
+        channel: str, force: bool = False, token: str | None = None, start: int = 1, outcome: Outcome | None = None,
     ) -> Request:  # fmt: skip
         if roles is not None or force:
             _people_decide()
-        return self._request(messages.Verify.of(request_id=request_id, happened=happened, token=token))
+        found = None if outcome is None else _sendable(outcome)
+        return self._request(
+            messages.Verify.of(request_id=request_id, happened=happened, token=token, outcome=found)
+        )  # fmt: skip
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         with beginning_run(run_id):
@@ -312,6 +311,13 @@ def _on_the_server(what: str) -> errors.StoreForbiddenError:
     return errors.StoreForbiddenError(
         f"this store is a sayso server, and a program's token is only for the program's own requests; {what}"
     )
+
+
+def _sendable(outcome: Outcome) -> Outcome:
+    kept, why = (None, None)
+    if outcome.kept is not None or outcome.not_kept is not None:
+        kept, why = keepable(outcome)
+    return outcome._replace(error=storable(outcome.error), kept=kept, not_kept=why)
 
 
 def _people_decide() -> NoReturn:

@@ -186,6 +186,7 @@ class Verify(_OfRequest):
 
     happened: bool
     token: OptionalName = Field(None, description="Of the start that the hook examined; a later start is not resolved.")
+    outcome: Outcome | None = Field(None, description="The result, if the hook says that it happened and has found it.")
 
 
 class Find(Message):

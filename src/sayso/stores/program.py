@@ -57,12 +57,18 @@ def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     transaction.drop_if_there(tx, transaction.LEASE, request.id)
 
 
-def _resolved(tx: Transaction, request_id: str, **options: Any) -> Request | errors.SaysoError:
-    found = changed(tx, request_id, lifecycle.resolve, **options)
+def _resolved(tx: Transaction, request_id: str, outcome: Outcome | None, **options: Any) -> Request | errors.SaysoError:
+    found = changed(tx, request_id, lifecycle.resolve, outcome=outcome, **options)
     if isinstance(found, Request):
         give_back(tx, found)
         drop_lease(tx, found, tx.now())
+        _keep_result(tx, found, outcome)
     return found
+
+
+def _keep_result(tx: Transaction, request: Request, outcome: Outcome | None) -> None:
+    if outcome is not None and request.execution is not None and request.execution.kept is not None:
+        tx.put_record(row_of_record(Record(transaction.RESULT, request.id, {"text": outcome.kept})))
 
 
 class RequestStore(ABC):
@@ -167,16 +173,17 @@ class RequestStore(ABC):
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
-        channel: str, force: bool = False, token: str | None = None, start: int = 1,
+        channel: str, force: bool = False, token: str | None = None, start: int = 1, outcome: Outcome | None = None,
     ) -> Request:  # fmt: skip
         """In one transaction, record how a call with an unknown outcome ended; `roles` is None for a hook.
 
         `force` also resolves a running call, on a person's word that its worker is gone. `token` (of a hook) or
-        `start` (of a reviewer) names the start in question; a later start is not resolved.
+        `start` (of a reviewer) names the start in question; a later start is not resolved. `outcome` has the result, if
+        a hook found it.
         """
         self.settle(request_id)
         return self._transact(
-            _resolved, request_id, by=by, roles=roles, happened=happened, comment=comment, channel=channel,
+            _resolved, request_id, outcome, by=by, roles=roles, happened=happened, comment=comment, channel=channel,
             force=force, token=token, start=start,
         )  # fmt: skip
 
@@ -454,8 +461,7 @@ def _finished(
         drop_lease(tx, found, ended)
     if outcome.not_run:
         give_back(tx, found)
-    if execution is not None and execution.kept is not None:
-        tx.put_record(row_of_record(Record(transaction.RESULT, request_id, {"text": outcome.kept})))
+    _keep_result(tx, found, outcome)
     try:
         if saved is not None:
             save(tx, saved)

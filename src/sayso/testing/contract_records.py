@@ -337,6 +337,17 @@ class EvidenceContract(Scene):
         assert list(self.store.by_effect("refund:A-4721")) == [after]
         assert audit.verify(self.store).broken == ()
 
+    def test_what_a_hook_found_is_the_result_of_a_keyed_call(self) -> None:
+        request = self.store.ask(sample_call("run_a", key="call_1"))
+        self.decide("approve", request)
+        self.store.start(request.id, "t")
+        self.store.finish(request.id, "t", Outcome("unknown"))
+        form = canonical.encode({"result": "A-17"}).text
+        resolve = partial(self.store.resolve, roles=None, happened=True, comment=None, channel="verify")
+        resolved = resolve(request.id, request.requester, outcome=Outcome("done", form, None, form))
+        assert (resolved.state, self.store.result(request.id)) == (State.DONE, form)
+        assert self.elsewhere(self.store).get(request.id) == resolved
+
     def test_what_lives_or_ended_later_is_not_purged(self) -> None:
         for state in State:
             request = self.in_state(state)

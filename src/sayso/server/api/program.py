@@ -22,7 +22,7 @@ from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.journal import Entry
-from sayso.model.lifecycle import MOST_KEPT, is_due
+from sayso.model.lifecycle import MOST_KEPT, Outcome, is_due
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
@@ -293,8 +293,13 @@ def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
 
 @_operation("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
 def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
-    outcome = message.outcome
     request = own.request(message.request_id)
+    _must_be_storable(message.outcome)
+    update = None if message.update is None else _update(own, message.update, request.run_id)
+    return message_of(own.store.finish(request.id, message.token, message.outcome, update))
+
+
+def _must_be_storable(outcome: Outcome) -> None:
     for name, text, limit in (
         ("result", outcome.result, _MAX_RESULT), ("kept", outcome.kept, MOST_KEPT),
         ("error", outcome.error, _MAX_WORDS), ("not_kept", outcome.not_kept, 500),
@@ -308,8 +313,6 @@ def finish(own: Ownership, message: messages.Finish) -> messages.RequestMessage:
             brief(tree["result"], 200)
         except Exception as error:  # a value that cannot be shown must not break a reviewer's page
             raise errors.ArgumentError("result", f"is not in canonical form ({type(error).__name__})") from error
-    update = None if message.update is None else _update(own, message.update, request.run_id)
-    return message_of(own.store.finish(request.id, message.token, outcome, update))
 
 
 @_operation("Withdraw a request, or forget a rejection", problems=_NOT_THERE, is_brief=True)
@@ -325,13 +328,17 @@ def send_back(own: Ownership, message: messages.SendBack) -> messages.RequestMes
 
 
 @_operation(
-    "Report, for a gate's hook, whether a call took effect", problems=(*_NOT_THERE, "not_unknown"), is_brief=True
-)
+    "Report, for a gate's hook, whether a call took effect", problems=(*_NOT_THERE, "not_unknown", "argument"),
+    is_brief=True,
+)  # fmt: skip
 def verify(own: Ownership, message: messages.Verify) -> messages.RequestMessage:
     request = own.request(message.request_id)
+    if message.outcome is not None:
+        _must_be_storable(message.outcome)
     # Recorded as by the program. The name of its hook is not recorded, because the server cannot check it.
     return message_of(own.store.resolve(
-        request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None, token=message.token
+        request.id, own.me, roles=None, channel="verify", happened=message.happened, comment=None, token=message.token,
+        outcome=message.outcome,
     ))  # fmt: skip
 
 
