@@ -196,9 +196,9 @@ def _routes() -> list[BaseRoute]:
         Route("/insights", get_route(insights.insights)),
         Route("/grants", get_route(grant_pages.grants)),
         Route("/grants/{grant_id}/{verb}", post_route(grant_pages.act_on_grant), methods=["POST"]),
-        Route("/stop", post_route(grant_pages.stop), methods=["POST"]),
-        Route("/go", get_route(grant_pages.ask_go)),
-        Route("/go", post_route(grant_pages.go), methods=["POST"]),
+        Route("/stop", post_route(grant_pages.stop_starts), methods=["POST"]),
+        Route("/go", get_route(grant_pages.confirm_restart)),
+        Route("/go", post_route(grant_pages.restart), methods=["POST"]),
         Route("/views/{verb}", post_route(change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
         Route("/settings/language", post_route(settings_page.set_language), methods=["POST"]),
@@ -248,7 +248,7 @@ _WRONG = later("Something went wrong")
 _PHRASES = frozenset({later("Not Found"), later("Method Not Allowed")})  # texts of Starlette
 
 
-def _page(http: Http, status: int, message: str, *, is_english: bool = False) -> Response:
+def _error_page(http: Http, status: int, message: str, *, is_english: bool = False) -> Response:
     """Return the page of an error, with navigation if somebody is signed in."""
     about = {"title": say(_TITLES.get(status, _WRONG)), "message": message, "is_english": is_english}
     with suppress(HTTPException, errors.SaysoError):  # not signed in, or the store itself fails
@@ -268,14 +268,14 @@ def _http_error(http: Http, fault: Exception) -> Response:
             stranger()
         sign_in = settings_of(http).sign_in
         return render_public(
-            http, "stranger.html", status=401, has_terminal=stranger is not None, has_links=sign_in.has_links,
+            http, "sign_in.html", status=401, has_terminal=stranger is not None, has_links=sign_in.has_links,
             wanted=f"{http.url.path}?{http.url.query}".removesuffix("?") if http.method == "GET" else "",
             provider=None if sign_in.provider is None else sign_in.provider.oidc.name,
             by_proxy=sign_in.proxy is not None and sign_in.proxy.header is not None,
             why="" if fault.detail == HTTPStatus.UNAUTHORIZED.phrase else fault.detail,
         )  # fmt: skip
     detail = say(fault.detail) if fault.detail in _PHRASES else fault.detail
-    response = _page(http, fault.status_code, escape(unisolated(detail)))
+    response = _error_page(http, fault.status_code, escape(unisolated(detail)))
     response.headers.update(fault.headers or {})
     return response
 
@@ -285,7 +285,7 @@ def _sayso_error(http: Http, fault: Exception) -> Response:
     status = kind_of(type(fault)).status
     if status >= 500:
         http.app.state.faults.error(http.method, http.url.path, fault)
-    return _page(http, status, error_text(fault), is_english=not has_error_text(fault))
+    return _error_page(http, status, error_text(fault), is_english=not has_error_text(fault))
 
 
 def _unexpected_error(http: Http, fault: Exception) -> Response:

@@ -155,7 +155,7 @@ class RequestContext:
         """The pending requests that this person has snoozed, and until when; not in their own list."""
         return self.review.snoozed()
 
-    def has(self, request: Request) -> bool:
+    def has_claimed(self, request: Request) -> bool:
         """Return whether this person, or one for whom they stand in, has claimed a request."""
         claimed = request.claimed_by
         return claimed is not None and any(claimed.is_same(one) for one in (self.reviewer.identity, *self.stood_in_for))

@@ -342,7 +342,7 @@ def _rendered(language: Language, pending: int, news: tuple[tuple[str, int], ...
 async def events(http: Http) -> Response:
     """Serve the stream of a browser's open pages."""
     session = await signed_in(http)
-    made, rows = _listed(http, "since")[-_MOST_TABS:], _listed(http, "rows")[-_MOST_ROWS:]
+    made, rows = _query_list(http, "since")[-_MOST_TABS:], _query_list(http, "rows")[-_MOST_ROWS:]
     try:
         since = {text: datetime.fromisoformat(text) for text in made}
     except ValueError:
@@ -354,7 +354,7 @@ async def events(http: Http) -> Response:
     return event_stream(page.events(), page, partial(ServerSentEvent, "", event="ping"))
 
 
-def _listed(http: Http, name: str) -> list[str]:
+def _query_list(http: Http, name: str) -> list[str]:
     return list(dict.fromkeys(one for one in http.query_params.get(name, "").split(",") if one))
 
 

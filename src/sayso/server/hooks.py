@@ -139,16 +139,16 @@ class Hooks:
         self._rate.count(f"hook {hook.name}")
         key, digest = f"hook/{hook.name}/{message_id}", hashlib.sha256(body).hexdigest()
         with self._one_by_one:
-            if (answered := self._known(key, digest)) is not None:
+            if (answered := self._stored_answer(key, digest)) is not None:
                 return answered
             message = validated("message", partial(_Message.model_validate, parsed(body)), "nothing was decided")
             status, content = self._decide(hook, message)
             known = {"digest": digest, "status": status, "content": content}
             # If another process took the same message, its stored answer wins over this refusal.
             is_kept = self._store.keep(Record(_RECORD, key, known, clock.now() + _KEPT_FOR), only_new=status != 200)
-            return (None if is_kept else self._known(key, digest)) or (status, content)
+            return (None if is_kept else self._stored_answer(key, digest)) or (status, content)
 
-    def _known(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
+    def _stored_answer(self, key: str, digest: str) -> tuple[int, dict[str, Any]] | None:
         for record in self._store.records(_RECORD, due_by=clock.now(), limit=_MOST_FORGOTTEN):
             self._store.drop(_RECORD, record.key)
         record = self._store.record(_RECORD, key)
@@ -161,7 +161,7 @@ class Hooks:
     def _decide(self, hook: Hook, message: _Message) -> tuple[int, dict[str, Any]]:
         """Decide, and return the status and content of the answer. A refusal is stored as the answer, too."""
         try:
-            request = _decided(self._review(hook, message.reviewer.subject), message)
+            request = _decide_as(self._review(hook, message.reviewer.subject), message)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError, Problem) as fault:
             problem = problems.problem_of(fault)
             return problem.kind.status, problems.document_of(problem)
@@ -180,7 +180,7 @@ class Hooks:
         return Review(self._store, reviewer=reviewer, channel=f"hook-{hook.name}")
 
 
-def _decided(review: Review, message: _Message) -> Request:
+def _decide_as(review: Review, message: _Message) -> Request:
     request_id, seen, comment = message.request_id, message.fingerprint, message.comment
     if seen is not None and message.verb in {"answer", "cancel"}:  # `Review` takes no `seen` for these verbs
         current = review.get(request_id).current_fingerprint
@@ -202,7 +202,7 @@ def _decided(review: Review, message: _Message) -> Request:
 async def receive(http: Http) -> Response:
     """Handle `POST /hooks/decisions`, a decision sent by webhook."""
     try:
-        status, content = await _answered(http)
+        status, content = await _receive(http)
     except ClientDisconnect:
         return Response(status_code=400)  # the client is gone and does not read it
     except (errors.SaysoError, Problem) as fault:
@@ -211,7 +211,7 @@ async def receive(http: Http) -> Response:
     return Response(json.dumps(content, sort_keys=True), status_code=status, media_type=kind)
 
 
-async def _answered(http: Http) -> tuple[int, dict[str, Any]]:
+async def _receive(http: Http) -> tuple[int, dict[str, Any]]:
     hooks: Hooks = http.app.state.hooks
     rate: Rate = http.app.state.stranger_rate
     stranger = f"unsigned {settings_of(http).sender(http)}"

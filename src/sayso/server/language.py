@@ -57,10 +57,10 @@ def asked_for(accepted: str) -> Language:
         if tag and rank > 0:
             ranges.append((rank, tag))
     tags = [tag for _, tag in sorted(ranges, key=lambda one: -one[0])]
-    return next(filter(None, map(_known, tags)), ENGLISH)
+    return next(filter(None, map(_closest, tags)), ENGLISH)
 
 
-def _known(tag: str) -> Language | None:
+def _closest(tag: str) -> Language | None:
     """Return the language that matches a tag, also by prefix: `de-AT` is German, `zh` is `zh-Hans`."""
     known = {name.casefold(): language for name, language in languages().items()}
     while tag:

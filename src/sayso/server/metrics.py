@@ -188,11 +188,11 @@ class Metrics:
                 found = self._instruments = self._instruments or _Instruments()
                 # Read here, not in the callbacks: OpenTelemetry would swallow an error of the store there.
                 found.observed = {name: list(read(self._store)) for name, (_, _, read) in _GAUGES.items()}
-                self._count(found)
+                self._count_events(found)
                 self._cached = now, generate_latest(found.registry)
             return self._cached[1]
 
-    def _count(self, found: _Instruments) -> None:
+    def _count_events(self, found: _Instruments) -> None:
         # Nothing is watched between scrapes. Listening makes the log catch up with what happened in between.
         end = self._event_log.listen(lambda: None)
         try:

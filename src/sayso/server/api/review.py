@@ -320,15 +320,15 @@ def list_grants(context: Context, query: messages.GrantsQuery) -> messages.Grant
     problems=("grant_not_found", "own_request", "missing_role", "already_voted"),
 )  # fmt: skip
 def agree(context: Context, _: messages.Empty) -> messages.Grant:
-    return messages.Grant.of(context.review.agree(_whole_grant(context)))
+    return messages.Grant.of(context.review.agree(_grant_id(context)))
 
 
 @router.post("/v1/grants/{grant_id}/revoke", "Revoke a grant at once", kinds=_READERS, problems=("grant_not_found",))
 def revoke_grant(context: Context, body: messages.Reason) -> messages.Grant:
-    return messages.Grant.of(context.review.revoke(_whole_grant(context), reason=body.reason))
+    return messages.Grant.of(context.review.revoke(_grant_id(context), reason=body.reason))
 
 
-def _whole_grant(context: Context) -> str:
+def _grant_id(context: Context) -> str:
     grant_id = context.path("grant_id")
     if _GRANT_ID.fullmatch(grant_id) is None:
         raise errors.GrantNotFoundError(grant_id)

@@ -72,11 +72,11 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
         _must_be_canonical(tree)
     except errors.ArgumentError as error:
         _refuse(f"the arguments are not in canonical form ({error.argument} {error.reason})")
-    _must_fit(fields_of(tree) or {}, schema)
+    _must_match_types(fields_of(tree) or {}, schema)
     return tree
 
 
-def _must_fit(named: dict[str, Json], schema: Schema) -> None:
+def _must_match_types(named: dict[str, Json], schema: Schema) -> None:
     if named.keys() != schema.properties.keys():
         _refuse("the arguments must match the function's parameters exactly: all of them and no others")
     if schema.is_plainly_fit(named):  # most calls are, and `fit` takes a fifth of the time of an ask
@@ -90,17 +90,17 @@ def _must_fit(named: dict[str, Json], schema: Schema) -> None:
         fitted = schema.fit(named, kept=free)
     except SchemaError as error:
         _refuse(f"the arguments do not match the function's types ({error.problems[0]})")
-    other = next((name for name in named if _is_other(named[name], fitted[name])), None)
+    other = next((name for name in named if _has_other_type(named[name], fitted[name])), None)
     if other is not None:
         _refuse(f"the argument {other!a} is encoded as another type than the function's own")
 
 
-def _is_other(given: Json, fitted: Json) -> bool:
+def _has_other_type(given: Json, fitted: Json) -> bool:
     """Return whether a number or boolean is written as a text, or a boolean as a number or the other way round."""
     if isinstance(fitted, bool | int | float) and isinstance(given, str | bool | int | float):
         return isinstance(given, str) or isinstance(given, bool) is not isinstance(fitted, bool)
     parts, others = children_of(given) or {}, children_of(fitted) or {}
-    return parts.keys() == others.keys() and any(_is_other(part, others[step]) for step, part in parts.items())
+    return parts.keys() == others.keys() and any(_has_other_type(part, others[step]) for step, part in parts.items())
 
 
 def _must_be_canonical(tree: Json) -> None:

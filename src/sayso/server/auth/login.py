@@ -133,7 +133,7 @@ def logout(page: context.RequestContext) -> Response:
     push: Push = page.http.app.state.push
     push.remove(page.reviewer, context.device_key(page.http) or "")  # no more notifications in this browser
     page.http.app.state.live_pages.wake()  # other tabs of this browser show it at once
-    response = render_public(page.http, "bye.html")
+    response = render_public(page.http, "signed_out.html")
     for what in ("sayso", context.DEVICE_COOKIE):
         context.set_cookie(page.http, response, what, None)
     return response

@@ -276,7 +276,7 @@ class Sessions:
         if cookie is None:
             return None
         record = self._store.record(RECORD, _key(cookie))
-        session = None if record is None else self._open(cookie, record)
+        session = None if record is None else self._from_record(cookie, record)
         if session is None or record is None:
             return None
         now = clock.now()
@@ -289,7 +289,7 @@ class Sessions:
     def is_open(self, session: Session) -> bool:
         """Return whether a session is still valid, without counting as a use of it. Reads the store."""
         record = self._store.record(RECORD, _key(session.id))
-        return record is not None and self._open(session.id, record) is not None
+        return record is not None and self._from_record(session.id, record) is not None
 
     def people(self) -> list[Reviewer]:
         """Return the people with a recorded session, each once, with the roles of their newest session."""
@@ -297,7 +297,7 @@ class Sessions:
         records = self._store.records(RECORD, limit=_MOST_PEOPLE)
         for record in sorted(records, key=lambda one: str(one.body.get("begun"))):
             with suppress(errors.StoreCorruptError):
-                session = self._open("", record)
+                session = self._from_record("", record)
                 if session is not None:
                     found[session.reviewer.identity.folded] = session.reviewer
         return list(found.values())
@@ -327,7 +327,7 @@ class Sessions:
         is_theirs = hmac.compare_digest(self._signer.mac(f"session of {_identity_text(reviewer)}", nonce), mac)
         return self._session(cookie, reviewer, clock.now() + IDLE) if is_theirs else None
 
-    def _open(self, cookie: str, record: Record) -> Session | None:
+    def _from_record(self, cookie: str, record: Record) -> Session | None:
         body = record.body
         try:
             reviewer = Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"])

@@ -196,7 +196,10 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
     found = list[Column]()
     for name in names:
         values = [row.get(name, _ABSENT) for row in rows]
-        whole, room = Column(_name(name), "argument", values, real=_below(real, name)), _MOST_COLUMNS - len(found)
+        whole, room = (
+            Column(_name(name), "argument", values, real=_field_values(real, name)),
+            _MOST_COLUMNS - len(found),
+        )
         parts = list(islice(_parts(whole, 1), max(room, 0) + 1)) if name.isidentifier() else []
         found += parts if 0 < len(parts) <= room else [whole]
     units = [map(_encoded, one.trees if one.real is None else one.real) for one in found if is_currency(one.name)]
@@ -207,7 +210,7 @@ def _arguments(requests: Sequence[Request]) -> list[Column]:
     ]
 
 
-def _below(real: Sequence[Json] | None, name: str) -> Sequence[Json] | None:
+def _field_values(real: Sequence[Json] | None, name: str) -> Sequence[Json] | None:
     """Return the values of a field. If a redactor made it up, return the whole value that contains its source."""
     return None if real is None else [(fields_of(tree) or {}).get(name, tree) for tree in real]
 
@@ -232,7 +235,7 @@ def _parts(column: Column, depth: int) -> Iterator[Column]:
     for name in names:
         values = [_ABSENT if part is None else part.get(name, _ABSENT) for part in parts]
         yield from _parts(
-            Column(f"{path}.{_name(name)}", "argument", values, real=_below(column.real, name)), depth + 1
+            Column(f"{path}.{_name(name)}", "argument", values, real=_field_values(column.real, name)), depth + 1
         )
 
 

@@ -113,13 +113,13 @@ def read_answer(
         return None, [f"{widget.path}: {missing}"], filled
     if widget.kind == "json":  # any type: parsed like an answer typed in a terminal
         try:
-            return schema.parse("answer", _unified(form.get(widget.key, ""))), [], filled
+            return schema.parse("answer", _with_line_feeds(form.get(widget.key, ""))), [], filled
         except SchemaError as error:
             return None, error.problems, filled
     return reader.value(widget, is_new=True), reader.problems, filled
 
 
-def _unified(text: str) -> str:
+def _with_line_feeds(text: str) -> str:
     """Return a text with line feeds as line ends, because browsers send carriage returns as well."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -139,7 +139,7 @@ class _Reader:
     def filled(self, widgets: Sequence[Widget]) -> tuple[Widget, ...]:
         return tuple(
             replace(
-                widget, value=_unified(self._form.get(widget.key, widget.value)), proposed=widget.value,
+                widget, value=_with_line_feeds(self._form.get(widget.key, widget.value)), proposed=widget.value,
                 way=self.way(widget), proposed_way=widget.way, parts=self.filled(widget.parts),
                 entry=self._form.get(f"{widget.key}.name", "") if widget.kind == "entry" else "",
             )
@@ -154,7 +154,7 @@ class _Reader:
         if way == widget.way and (way == "value" or new is not _UNCHANGED):
             return new  # a value typed into an empty field counts without choosing “given”
         if way != "value" and new is not _UNCHANGED:
-            return self._refused(
+            return self._add_problem(
                 widget, say("a value is given, and “%(way)s” is chosen; choose one of them", way=say(LABELS[way]))
             )
         if way == widget.way:
@@ -173,14 +173,14 @@ class _Reader:
         sent = self._form.get(widget.key, widget.value)
         # Some browsers omit the seconds of a full minute.
         is_minute = widget.kind in {"datetime-local", "time"} and bool(sent) and f"{sent}:00" == widget.value
-        if not is_new and (is_minute or _unified(sent) == _unified(widget.value)):
+        if not is_new and (is_minute or _with_line_feeds(sent) == _with_line_feeds(widget.value)):
             return _UNCHANGED
         try:
-            return _typed(widget, _unified(sent))
+            return _typed(widget, _with_line_feeds(sent))
         except ValueError as error:
-            return self._refused(widget, str(error))
+            return self._add_problem(widget, str(error))
 
-    def _refused(self, widget: Widget, why: str) -> object:
+    def _add_problem(self, widget: Widget, why: str) -> object:
         problem = f"{widget.path}: {unisolated(why)}"
         self.problems += [] if problem in self.problems else [problem]  # a field may be read twice
         return _UNCHANGED
@@ -197,7 +197,7 @@ class _Reader:
                 if new[part.name] is not _LEFT_OUT:
                     whole[part.name] = new[part.name]
             elif part.is_given and part.way != "absent" and part.tree is not ABSENT:
-                whole[part.name] = self._kept(part)
+                whole[part.name] = self._unchanged_value(part)
             elif part.kind == "items" and part.way == "value":
                 whole[part.name] = []  # of a new object; no row was written
         return whole | added
@@ -211,9 +211,9 @@ class _Reader:
             if not name and value is _UNCHANGED:
                 continue
             if not name or name in taken | found.keys():
-                self._refused(part, say("a new entry needs a name that is not used yet"))
+                self._add_problem(part, say("a new entry needs a name that is not used yet"))
             elif value is _UNCHANGED:
-                self._refused(part, say("the new argument %(name)s needs a value", name=escape(name)))
+                self._add_problem(part, say("the new argument %(name)s needs a value", name=escape(name)))
             else:
                 found[name] = value
         return found
@@ -225,12 +225,12 @@ class _Reader:
         whole: list[object] = []
         for part, value in zip(widget.parts, new, strict=True):
             if value is _UNCHANGED:
-                whole += [] if part.way == "absent" else [self._kept(part)]
+                whole += [] if part.way == "absent" else [self._unchanged_value(part)]
             elif value is not _LEFT_OUT:
                 whole.append(value)
         return whole
 
-    def _kept(self, part: Widget) -> object:
+    def _unchanged_value(self, part: Widget) -> object:
         try:
             return value_of(part.tree, self._classes)  # exact: plain JSON lacks the name of a time zone
         except ArgumentError:

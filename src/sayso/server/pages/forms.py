@@ -151,7 +151,7 @@ def with_problems(widgets: Sequence[Widget], problems: Sequence[str]) -> tuple[t
         else:
             about = "" if where == nearest else f"{unisolated(in_words(where))}: "
             found.setdefault(nearest, []).append(about + _translated(what))
-    return tuple(_with_problems(widget, found) for widget in widgets), rest
+    return tuple(_add_problems(widget, found) for widget in widgets), rest
 
 
 def flaws(widgets: Sequence[Widget]) -> list[tuple[str, str]]:
@@ -179,8 +179,8 @@ def _walk(widgets: Sequence[Widget]) -> Iterator[Widget]:
         yield from _walk(widget.parts)
 
 
-def _with_problems(widget: Widget, found: dict[str, list[str]]) -> Widget:
-    parts = tuple(_with_problems(part, found) for part in widget.parts)
+def _add_problems(widget: Widget, found: dict[str, list[str]]) -> Widget:
+    parts = tuple(_add_problems(part, found) for part in widget.parts)
     return replace(widget, parts=parts, problem="; ".join(found.get(widget.path, [])) or widget.problem)
 
 

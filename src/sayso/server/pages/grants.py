@@ -83,7 +83,7 @@ def grant_form(context: RequestContext, request: Request, terms: dict[str, Any] 
     return {
         "free": [one for one in found if one["is_free"]], "kept": [one for one in found if not one["is_free"]],
         "has_facts": len(shown) < len(draft.conditions), "is_guess": is_guess,
-        "past": None if terms is None or calls is None else _past(request, call, calls, terms),
+        "past": None if terms is None or calls is None else _earlier_calls(request, call, calls, terms),
         "is_open": terms is not None or is_ticked(context.form) or context.http.path_params.get("action") == "grant",
     }  # fmt: skip
 
@@ -185,7 +185,7 @@ def _is_prose(path: str, condition: Condition) -> bool:
     return "\n" in tree or len(tree) > _LONG or _FREE.search(path.rpartition(".")[2]) is not None
 
 
-def _past(request: Request, call: Call, calls: Sequence[Request], terms: dict[str, Any]) -> dict[str, Any]:
+def _earlier_calls(request: Request, call: Call, calls: Sequence[Request], terms: dict[str, Any]) -> dict[str, Any]:
     """Return the earlier calls of the same requester that the terms would have let through."""
     rest = {name: value for name, value in terms.items() if name != "changes"}
     looked_at, now = _draft(request, call, **rest), clock.now()
@@ -248,24 +248,24 @@ def act_on_grant(context: RequestContext) -> Response:
     return redirect(context.path("r", request_id) if request_id else context.path("grants"))
 
 
-def stop(context: RequestContext) -> Response:
+def stop_starts(context: RequestContext) -> Response:
     """Block every start."""
     context.review.stop(reason=context.field("note"))
     return redirect(context.path("grants"))
 
 
-def ask_go(context: RequestContext, status: int = 200) -> Response:
+def confirm_restart(context: RequestContext, status: int = 200) -> Response:
     """Ask for confirmation, listing the approved calls that will start. Changes nothing. 409 says that they changed."""
     if context.review.stopped() is None:
         return redirect(context.path("grants"))
-    requests, count, seen = _starting(context)
+    requests, count, seen = _waiting_calls(context)
     return render(
-        context, "go.html", status=status, rows=list_rows(context.review, requests, clock.now()), count=count,
+        context, "restart.html", status=status, rows=list_rows(context.review, requests, clock.now()), count=count,
         seen=seen, is_stale=status == 409, grants=len(context.review.grants()),
     )  # fmt: skip
 
 
-def _starting(context: RequestContext) -> tuple[list[Request], int, str]:
+def _waiting_calls(context: RequestContext) -> tuple[list[Request], int, str]:
     """Return the first approved calls that wait, how many wait, and a digest of both."""
     approved, store = Filter(states=frozenset({State.APPROVED}), kind="call", at=clock.now()), context.settings.store
     requests, count = list(store.list(approved, limit=_MOST_STARTING).requests), store.count(approved)
@@ -273,9 +273,9 @@ def _starting(context: RequestContext) -> tuple[list[Request], int, str]:
     return requests, count, hashlib.sha256(shown.encode()).hexdigest()
 
 
-def go(context: RequestContext) -> Response:
+def restart(context: RequestContext) -> Response:
     """Let calls start again, if those that wait are the ones that the page listed; else list them again."""
-    if context.review.stopped() is not None and context.form.get("seen") != _starting(context)[2]:
-        return ask_go(context, 409)
+    if context.review.stopped() is not None and context.form.get("seen") != _waiting_calls(context)[2]:
+        return confirm_restart(context, 409)
     context.review.go()
     return redirect(context.path("grants"))

@@ -194,7 +194,7 @@ def _count_of_mine(context: RequestContext) -> int:
     """
     people, store = (context.reviewer.identity, *context.stood_in_for), context.settings.store
     count = sum(store.count(replace(pending_filter(), claimed_by=one)) for one in people)
-    return count - sum(map(context.has, requests_with(store, context.snoozed)))
+    return count - sum(map(context.has_claimed, requests_with(store, context.snoozed)))
 
 
 def history(context: RequestContext) -> Response:
@@ -458,7 +458,7 @@ def _tests(context: RequestContext, asked: dict[str, str]) -> list[Callable[[Req
         # Nobody but others can bring it on. It is found by any filter that asks for it.
         (context.approved and not is_about_me, lambda request: request.id not in context.approved),
         (asked["mentions"], lambda request: request.id in to_me),
-        (asked["mine"] and context.stood_in_for, context.has),
+        (asked["mine"] and context.stood_in_for, context.has_claimed),
     )  # fmt: skip
     return [test for is_set, test in tests if is_set]
 

@@ -153,7 +153,8 @@ def request_page(
         queue=_queue(context, request), done=_done(context, request), undo=undo_of(context, request),
         status_text=_status_for(context, request), has_voted=_has_voted(context, request),
         claimed_by_me="\n".join(name_of(one, 30) for one in (me, *context.stood_in_for)),
-        instead_of=None if claimed is None or claimed.is_same(me) or not context.has(request) else name_of(claimed),
+        instead_of=None if claimed is None or claimed.is_same(me) or not context.has_claimed(request)
+        else name_of(claimed),
         is_barred_by_claim=moves["take_over"] and why_not(context, replace(request, claimed_by=None), now) is None,
         why_not=reason, only_votes=reason is not None and why_not(context, request, now, is_vote=True) is None,
         spans=later_ends(request, now),
@@ -208,10 +209,10 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[s
     if request.kind != "call":
         return {"customer": (), "function": ()}
     decided, store = Filter(states=frozenset(State) - {State.PENDING}, kind="call"), context.settings.store
-    mine, same = _customer(request), list[Request]()
+    mine, same = _customer_arguments(request), list[Request]()
     if mine:
         newest = store.list(decided, limit=_MOST_COMPARED, newest=True).requests
-        same = [one for one in newest if one.id != request.id and mine & _customer(one)][:_MOST_EARLIER]
+        same = [one for one in newest if one.id != request.id and mine & _customer_arguments(one)][:_MOST_EARLIER]
     seen = {request.id, *(one.id for one in same)}
     found = store.list(replace(decided, name=request.call.tool), limit=_MOST_EARLIER + len(seen), newest=True).requests
     others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
@@ -222,7 +223,7 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[s
     }
 
 
-def _customer(request: Request) -> set[tuple[str, str]]:
+def _customer_arguments(request: Request) -> set[tuple[str, str]]:
     """Return the arguments that say who the customer is; none that is masked, of which nobody is to learn anything."""
     if request.kind != "call" or request.purged_at is not None:
         return set()
@@ -267,7 +268,13 @@ def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
     words, arguments = words_apart(shown, _LINE_ROOM), arguments_apart(shown, _LINE_ROOM, equal=False)
     return {
         "rows": [
-            (one.id, parts_of(one)[0], theirs or ours or name_of(one.requester, 30), _mark(context, one), *risk_of(one))
+            (
+                one.id,
+                parts_of(one)[0],
+                theirs or ours or name_of(one.requester, 30),
+                _note_on_others(context, one),
+                *risk_of(one),
+            )
             for one, theirs, ours in zip(shown, words, arguments, strict=True)
         ],
         "asked": listing.here,  # the filters of the inbox from which it was opened, and where it was
@@ -277,12 +284,12 @@ def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
     }
 
 
-def _mark(context: RequestContext, request: Request) -> str:
+def _note_on_others(context: RequestContext, request: Request) -> str:
     """Return who else is at a pending request, or who must be: one line for the list beside another one."""
     lacks, count = missing_roles(request, context.reviewer), request.quorum.count
     if lacks:
         return say("needs the role %(roles)s", roles=lacks)
-    if request.claimed_by is not None and not context.has(request):
+    if request.claimed_by is not None and not context.has_claimed(request):
         return say("claimed by %(by)s", by=name_of(request.claimed_by, 30))
     given = count - request.missing_votes
     return say("%(given)s of %(count)s approvals", given=given, count=count) if count > 1 else ""
@@ -298,7 +305,7 @@ def _done(context: RequestContext, request: Request) -> dict[str, Any] | None:
     done = context.find(asked) if asked != request.id else None
     if done is None:
         return None
-    owner = done.claimed_by if done.state is State.PENDING and not context.has(done) else None
+    owner = done.claimed_by if done.state is State.PENDING and not context.has_claimed(done) else None
     people = [] if owner is None else [one.identity.is_same(owner) for one in context.settings.sessions.people()]
     return {
         "row": list_row(done, clock.now()), "status": _status_for(context, done), "undo": undo_of(context, done),
@@ -353,7 +360,7 @@ def why_not(context: RequestContext, request: Request, now: datetime, *, is_vote
     """
     if request.state is not State.PENDING:
         return None
-    if context.has(request):
+    if context.has_claimed(request):
         request = replace(request, claimed_by=context.reviewer.identity)  # the claim does not bar a stand-in
     try:
         must_be_allowed(request, context.reviewer.identity, context.reviewer.roles, now, is_vote=is_vote)
@@ -404,7 +411,7 @@ def _program_texts(request: Request) -> dict[str, str]:
 
 
 def _possible_actions(context: RequestContext, request: Request, reason: str | None) -> dict[str, bool]:
-    claimed, is_mine = request.claimed_by, context.has(request)
+    claimed, is_mine = request.claimed_by, context.has_claimed(request)
     is_pending, is_fixed = request.state is State.PENDING, False
     with suppress(errors.StoreCorruptError):  # the page shows this error in place of the fields
         is_fixed = is_read_only(request)

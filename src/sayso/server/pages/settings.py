@@ -100,7 +100,7 @@ def settings(
     return render(
         context, "settings.html", status=status, notice=notice, is_fault=status != 200, store=facts,
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
-        tokens=[(one, _standing(one)) for one in Tokens(store).all()], of_devices=of_devices,
+        tokens=[(one, _token_status(one)) for one in Tokens(store).all()], of_devices=of_devices,
         devices=None if find_spec("pywebpush") is None else _devices(context),
         evidence_fault=None if schedule is None else schedule.problem,
         choices=[("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())],
@@ -146,7 +146,7 @@ def _gates(store: Store) -> list[dict[str, Any]]:
     return gates
 
 
-def _standing(token: Token) -> str:
+def _token_status(token: Token) -> str:
     now = clock.now()
     if token.revoked_at is not None:
         return say("revoked %(ago)s", ago=ago(token.revoked_at, now))
