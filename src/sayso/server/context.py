@@ -208,8 +208,14 @@ def redirect(where: str) -> Response:
     return RedirectResponse(where, status_code=303)
 
 
-def session_of(http: Http) -> Session | None:
-    """Return the session of a browser; if `who` is set, it alone decides. Raises `HTTPException`. Reads the store."""
+def session_of(http: Http, *, begins: bool = True) -> Session | None:
+    """Return the session of a browser; if `who` is set, it alone decides. Reads the store.
+
+    Where `who` is set, a session begins if there is none, unless `begins` is false, as for the API.
+
+    Raises:
+        HTTPException: The person may not review here, and a session would begin.
+    """
     settings = settings_of(http)
     cookie = http.cookies.get(settings.cookie(http)[0])
     if settings.who is None:
@@ -218,8 +224,11 @@ def session_of(http: Http) -> Session | None:
     if person is None:
         return None
     if not settings.sign_in.admits(person):
-        raise not_admitted(http, person)
-    return settings.sessions.find_unrecorded(cookie, person) or settings.sessions.begin_unrecorded(person)
+        if begins:
+            raise not_admitted(http, person)
+        return None
+    found = settings.sessions.find_unrecorded(cookie, person)
+    return settings.sessions.begin_unrecorded(person) if found is None and begins else found
 
 
 async def signed_in(http: Http) -> Session:

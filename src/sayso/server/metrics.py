@@ -28,7 +28,7 @@ from sayso.channels.registry import health
 from sayso.channels.settings import LOOPBACK
 from sayso.clock import instant
 from sayso.model.request import State
-from sayso.server.api.endpoint import principal_of
+from sayso.server.api.endpoint import bearer_token, principal_of
 from sayso.server.api.events import EventLog
 from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
@@ -238,8 +238,7 @@ def _answer(http: Http, text: Callable[[], bytes]) -> Response:
     serves_machine = settings.base_url is None and settings.who is None and "x-forwarded-for" not in http.headers
     is_at_home = serves_machine and http.client is not None and http.client.host in LOOPBACK
     wanted: bytes | None = http.app.state.metrics.token
-    scheme, _, given = http.headers.get("authorization", "").partition(" ")
-    shown = given.strip().encode("utf-8", "replace") if scheme.casefold() == "bearer" else b""
+    shown = (bearer_token(http) or "").encode("utf-8", "replace")
     is_scraper = wanted is not None and hmac.compare_digest(shown, wanted)
     if not (is_at_home or is_scraper) and principal_of(http).kind == "ask":
         return PlainTextResponse("a token of the kind `ask` may not read /metrics\n", 403)

@@ -34,7 +34,7 @@ from sayso.reviews import Review
 from sayso.server.api.problems import FaultLog, Problem, problem_of, response
 from sayso.server.auth.sessions import Session
 from sayso.server.auth.tokens import KINDS, Token, TokenKind, Tokens
-from sayso.server.context import is_same_origin, is_signed_in, settings_of
+from sayso.server.context import is_same_origin, is_signed_in, session_of, settings_of
 from sayso.server.protection import ANSWER, InFlight, Rate, Slot, read_bytes
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
@@ -75,9 +75,9 @@ def principal_of(http: Http) -> Principal:
         Problem: The client is not authenticated, or may not review here. Or it changes something in a session, and the
             request does not come from a page of this server.
     """
-    text = _bearer(http)
+    text = bearer_token(http)
     if text is None:
-        session = _session(http)
+        session = session_of(http, begins=False)
         if session is None:
             raise _not_signed_in()
         if http.method not in LOOKING and not (
@@ -103,17 +103,7 @@ def is_still_good(http: Http, who: Principal) -> bool:
     return who.token_id is not None and tokens.is_good(who.token_id)
 
 
-def _session(http: Http) -> Session | None:
-    """Return the session of a request. If `who` is set, it decides who is signed in. Never begins a session."""
-    settings = settings_of(http)
-    cookie = http.cookies.get(settings.cookie(http)[0])
-    if settings.who is None:
-        return settings.sessions.find(cookie)
-    person = settings.who(http)
-    return settings.sessions.find_unrecorded(cookie, person) if person and settings.sign_in.admits(person) else None
-
-
-def _bearer(http: Http) -> str | None:
+def bearer_token(http: Http) -> str | None:
     """Return the token of a request, which is not checked yet: empty if the header is invalid, None without one."""
     given = [value.decode("latin-1") for name, value in http.scope["headers"] if name == b"authorization"]
     if not given:
@@ -480,7 +470,7 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     try:
         # From the headers: the body is not read yet. A token seen before needs no read here: it is checked where the
         # work runs.
-        text = _bearer(http)
+        text = bearer_token(http)
         known = tokens.recall(text) if text else None
         look = partial(principal_of, http)
         principal = await in_thread(http, look) if known is None else _token_principal(http, known)
