@@ -169,6 +169,7 @@ class Scope:
         ended: Why nothing that began here may wait or start any more; None before that.
         is_left: Whether its block was left.
         generator: The frame of the generator whose body opened this run, if one did.
+        is_in_generator: Whether a generator opened this run, or one around it.
         suspended: The frames of the generators with an open run that were suspended when this run was opened.
     """
 
@@ -184,6 +185,7 @@ class Scope:
         self.ended: str | None = None
         self.is_left = False
         self.generator: FrameType | None = None
+        self.is_in_generator = False
         self.suspended: frozenset[FrameType] = frozenset()
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
@@ -455,12 +457,12 @@ def enter(
         acts_for = _merged([(person, *acts_for)])
     is_here = before is None or before.owner is None or _covers(before.owner, current_task())
     scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None)
-    scope.generator = generator
-    open_frames = {run.generator for run in scope.enclosing() if run.generator is not None and run is not scope}
-    if open_frames:
+    scope.generator, outer = generator, scope.outer
+    scope.is_in_generator = generator is not None or (outer is not None and outer.is_in_generator)
+    if outer is not None and outer.is_in_generator:
+        open_frames = {run.generator for run in outer.enclosing() if run.generator is not None}
         scope.suspended = frozenset(open_frames.difference(_stack()))
-        if scope.outer is not None:
-            _must_not_be_resumed(scope.outer)
+        _must_not_be_resumed(outer)
     if scope.acts_for:
         _acting[scope] = scope.acts_for
     return scope, _scope.set(scope)

@@ -195,11 +195,8 @@ class SqliteStore(Watched, SqlStore):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
-        def run(tx: Transaction) -> T | errors.SaysoError:
-            return work(tx, *args, **options)
-
         if self._queue or self._write_lock.locked():
-            op = _Op(run)
+            op = _Op(lambda tx: work(tx, *args, **options))
             self._wait([op])
             if op.error is not None:
                 raise op.error
@@ -207,7 +204,7 @@ class SqliteStore(Watched, SqlStore):
         else:  # nobody else waits
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
-                    result, changed = self._alone(run)
+                    result, changed = self._alone(work, args, options)
                 except DATABASE_ERRORS as error:
                     raise fault(error, self._path) from error
             if self._bell.waiting:
@@ -216,19 +213,19 @@ class SqliteStore(Watched, SqlStore):
             raise result
         return result
 
-    def _alone(self, work: Callable[[SqliteTransaction], T]) -> tuple[T, list[str]]:
+    def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
         connection = self._writer()
         try:
             if self._cache.has_channels:
-                return self._once(work, is_fresh=False)
+                return self._once(lambda tx: work(tx, *args, **options), is_fresh=False)
             tx = SingleStatement(connection, self._cache, self.seal, self._schema)
-            result = work(tx)
+            result = work(tx, *args, **options)
             tx.flush()
         except (Stale, errors.SaysoError):
             pass  # not enough, or out of date; outside this handler, exceptions have no context
         else:
             return result, tx.changed
-        return self._once(work, is_fresh=True)
+        return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
 
     def _once(
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
