@@ -423,7 +423,7 @@ def send_back(request: Request, by: Identity, problems: Collection[str], now: da
         request: The current request.
         by: The program.
         problems: What is wrong by its types, without values.
-        now: The store's time. The request waits from then for as long as it did at first.
+        now: The store's time. From then, the request has again the whole time from its creation to its current end.
     """
     if request.state is not State.APPROVED or request.edited is None or is_due(request, now):
         return None
