@@ -357,10 +357,8 @@ def program_of(pid: int) -> str:
 def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:  # it does not exist, or belongs to another user
+        return isinstance(error, PermissionError)
     return True
 
 
@@ -380,8 +378,8 @@ def is_gone(worker: str) -> bool:
     # Copies of a virtual machine that runs can have one boot id; they may at least have host names of their own.
     if theirs is None or theirs.host != mine.host:
         return False
-    if theirs.boot != mine.boot and theirs.pid_namespace == mine.pid_namespace:
-        is_here = theirs.machine == mine.machine and mine.pid_namespace == _OUTERMOST
+    if theirs.boot != mine.boot:
+        is_here = theirs.machine == mine.machine and theirs.pid_namespace == mine.pid_namespace == _OUTERMOST
         return bool(theirs.boot and mine.machine) and is_here
     return _lives(worker) is False
 
@@ -394,8 +392,7 @@ def _parts(worker: str) -> _Worker | None:
 def _lives(worker: str) -> bool | None:
     """Return whether the process of a worker exists; None if that cannot be seen from here.
 
-    Process ids mean something within one boot of one machine, in one namespace; its host name may change. Without a
-    boot id nothing can be seen, because two machines can have the same name.
+    Process ids are compared within one boot and namespace. A host name may change, and be another machine's as well.
     """
     theirs, mine = _parts(worker), _Worker(*current().split("/"))
     # Other programs wrote this text; a number that is no process id makes os.kill raise, or means another process.
