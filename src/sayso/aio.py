@@ -187,9 +187,9 @@ class Held(HeldBase):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self._withdraws:
-            await shielded(adrive(self._leaving()))
+            await shielded(adrive(self._leaving(error)))
 
 
 async def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]) -> Held:

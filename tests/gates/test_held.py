@@ -17,7 +17,7 @@ from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
-from tests.support.acting import approved, concurrently, forked, running
+from tests.support.acting import approved, concurrently, forked, running, waiting_in
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -492,6 +492,43 @@ def test_awaited_it_does_the_same() -> None:
         return [*gave, await call.result(), left.state]
 
     assert asyncio.run(work()) == [FILE["path"]] * 4 + ["cancelled"]
+
+
+@pytest.mark.parametrize("occasion", [{"run": "thread-1", "key": "call_1"}, {"run": "thread-1"}, {}], ids=str)
+def test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back(
+    store: Store, occasion: dict[str, Any]
+) -> None:
+    ran: list[Any] = []
+
+    async def work() -> None:
+        options: Any = {**occasion, "effect": "write", "withdraw_on_exit": True}
+        async with await sayso.aio.hold("fs/write_file", FILE, schema=SCHEMA, **options) as call:
+            await call.wait()
+            await call.once(ran.append)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(work())
+        (request,) = await asyncio.to_thread(waiting_in, store)
+        review = sayso.Review(undo_within="1h")  # until then, its call does not start
+        await asyncio.to_thread(review.approve, request.id, by="ada")
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    (request,) = store.list(Filter()).requests
+    assert (request.state, ran) == (State.CANCELLED, [])
+    assert request.decision is not None
+    assert request.decision.comment == "the program stopped waiting (CancelledError)"
+
+
+def test_who_leaves_after_an_error_keeps_the_approval(store: Store) -> None:
+    call = held(withdraw_on_exit=True)
+    sayso.Review().approve(str(call.id), by="ada")
+    with pytest.raises(ValueError, match="later"), call:
+        raise ValueError("later")
+    assert store.get(str(call.id)).state is State.APPROVED
 
 
 def test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws(store: Store) -> None:

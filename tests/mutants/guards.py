@@ -51,6 +51,12 @@ MUTANTS = [
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
     Mutant(
+        "who is cancelled before the start takes the approval back", "gates/held.py",
+        "is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))",
+        "is_cancelled = False",
+        "gates/test_held.py::test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back",
+    ),
+    Mutant(
         "a key that was used for another call is refused", "stores/program.py",
         "                lifecycle.must_be_same(held, request)", "                pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",

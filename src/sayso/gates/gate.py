@@ -439,7 +439,8 @@ def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
         when, always: As for `sayso.gate`: a rule gets the arguments that it names. An allowed call is not recorded.
         quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
         context: Facts for the reviewer's front end: JSON values.
-        withdraw_on_exit: As a context manager, withdraw the request on leaving the block if nobody has decided.
+        withdraw_on_exit: As a context manager, withdraw the request on leaving the block if nobody has decided, or if
+            the caller is cancelled or interrupted before an approved call starts.
         suspends: As for `sayso.gate`: what the function of `once` raises if it has not ended and will run again.
 
     Raises:

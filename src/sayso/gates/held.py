@@ -244,11 +244,14 @@ class HeldBase:
         if self._request is not None:
             self._request = yield StoreCall(self._store.send_back, self._request.id, scope.requester(), problems)
 
-    def _leaving(self) -> Operations[None]:
-        if self._withdraws:
-            request = yield from self._refreshing()
-            if request is not None and request.state is State.PENDING:
-                yield from self._withdrawing("the program left before anybody decided")
+    def _leaving(self, error: BaseException | None) -> Operations[None]:
+        request = (yield from self._refreshing()) if self._withdraws else None
+        if request is not None and request.state is State.PENDING:
+            yield from self._withdrawing("the program left before anybody decided")
+        # A cancelled caller makes the call no more, and another one must not find its approval.
+        is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))
+        if request is not None and request.state is State.APPROVED and is_cancelled:
+            yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 
     def _must_not_be_denied(self) -> None:
         if self._denial is not None:
@@ -408,8 +411,8 @@ class Held(HeldBase):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        driven(self._leaving())
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        driven(self._leaving(error))
 
 
 def _span(timeout: timedelta | str | float | None) -> timedelta | None:
