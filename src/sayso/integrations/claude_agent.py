@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, cast
 from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, trimmed
-from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe
+from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe, hook_output
 from sayso.integrations.tool_calls import ask_call, framework
 from sayso.model import canonical
 from sayso.stores.base import Store
@@ -162,8 +162,7 @@ class ClaudeApprovals:
         else:
             await held.fail(error)
         note = held.message_for_model() if self._mode == "block" else ""
-        output = {"hookEventName": str(data["hook_event_name"]), "additionalContext": note}
-        return {"hookSpecificOutput": output} if note else {}
+        return hook_output(str(data["hook_event_name"]), additionalContext=note) if note else {}
 
     async def close(self) -> None:
         """End the session, and record started calls that never reported as `unknown`."""
@@ -179,9 +178,7 @@ class ClaudeApprovals:
 
 
 def _pre_tool_use_output(decision: str, reason: str | None, **more: Any) -> dict[str, Any]:
-    fields = {"permissionDecision": decision, "permissionDecisionReason": reason, **more}
-    given = {name: value for name, value in fields.items() if value not in (None, "")}
-    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", **given}}
+    return hook_output("PreToolUse", permissionDecision=decision, permissionDecisionReason=reason, **more)
 
 
 def _not_run(error: Exception) -> str:

@@ -175,33 +175,33 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=True)  # independent of the terminal's encoding
 
 
-def _hook_output(event: str, **fields: Any) -> str:
+def hook_output(event: str, **fields: Any) -> dict[str, Any]:
+    """Return the answer to an event in the form of Claude Code, without empty fields."""
     given = {name: value for name, value in fields.items() if value not in (None, "")}
-    return _json({"hookSpecificOutput": {"hookEventName": event, **given}})
+    return {"hookSpecificOutput": {"hookEventName": event, **given}}
 
 
 def _pre_tool_use(changed: dict[str, Any] | None, note: str) -> str:
-    return _hook_output("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note)
+    return _json(hook_output("PreToolUse", permissionDecision="allow", updatedInput=changed, additionalContext=note))
 
 
 def _approve_codex(changed: dict[str, Any] | None, note: str) -> str:
     # In Codex, `allow` without `updatedInput` is an error; an empty answer leaves the call to the host's own rules.
     if changed is None:
-        return _hook_output("PreToolUse", additionalContext=note) if note else "{}"
+        return _json(hook_output("PreToolUse", additionalContext=note)) if note else "{}"
     return _pre_tool_use(changed, note)
 
 
 def _deny_pre_tool_use(reason: str) -> str:
-    return _hook_output("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason)
+    return _json(hook_output("PreToolUse", permissionDecision="deny", permissionDecisionReason=reason))
 
 
 def _approve_gemini(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  told after the call
-    specific = {"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": changed}}
-    return _json({"decision": "allow"} | ({} if changed is None else specific))
+    return _json({"decision": "allow"} | ({} if changed is None else hook_output("BeforeTool", tool_input=changed)))
 
 
 def _add_context_gemini(text: str) -> str:
-    return _hook_output("AfterTool", additionalContext=text)
+    return _json(hook_output("AfterTool", additionalContext=text))
 
 
 def _approve_cursor(changed: dict[str, Any] | None, note: str) -> str:  # noqa: ARG001  the same
