@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import CHANNEL
+from sayso.stores.transaction import CHANNEL, records_in
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, short, time_left, token
@@ -355,10 +356,8 @@ def check_key(store: Store) -> None:
         StoreSealedError: Some content was written without the key, or with another one.
     """
     for kind in _READ_OFTEN:
-        after = ""
         with suppress(errors.StoreCorruptError):  # an altered row must not prevent serving the others
-            while page := store.records(kind, after=after):
-                after = page[-1].key
+            deque(records_in(store, kind), maxlen=0)
     for is_newest in (False, True):
         with suppress(errors.StoreCorruptError):
             store.list(Filter(), limit=1, newest=is_newest)

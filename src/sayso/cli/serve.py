@@ -424,12 +424,11 @@ def place_of(
         return Place(address, port, None, certificate, key)
     try:
         parts = urlsplit(base_url)
-        is_whole = parts.port != 0  # reading it raises if it is not a number
+        is_valid = parts.port != 0 and bool(parts.hostname)  # reading the port raises if it is not a number
     except ValueError:
-        is_whole = False
-        parts = urlsplit("")
+        parts, is_valid = urlsplit(""), False
     origin = f"{parts.scheme}://{parts.netloc}"
-    if not is_whole or parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
+    if not is_valid or parts.scheme not in {"http", "https"} or "@" in parts.netloc:
         raise errors.ConfigError(f"--base-url {base_url!r} is not a URL; give one like https://approvals.example.com")
     if base_url.removesuffix("/") != origin:
         raise errors.ConfigError(
