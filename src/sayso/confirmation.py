@@ -15,6 +15,7 @@ from sayso.gates import scope
 from sayso.gates.gate import ConfirmOptions, gate
 from sayso.gates.options import check_known
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
+from sayso.model.ids import is_random
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State
 from sayso.model.text import escape
@@ -119,6 +120,8 @@ def respond_to_confirmation(
 ) -> None:
     """Record a person's response. It is durable in the request's store on return.
 
+    In the run of the request, and where that has no name also in the caller's, it counts for the next equal call.
+
     An id that none of the open stores has is noted in this context only: neither this call nor a later one runs because
     of it. This raises nothing, as the API promises, but the logger `sayso` gets a warning, because usually the id is
     wrong or the request is in another store.
@@ -145,7 +148,9 @@ def respond_to_confirmation(
     store = config.store_with(confirmation_id)
     if store is not None:
         request = _decide(Review(store), store.get(confirmation_id), chosen, data, seen)
-        if isinstance(request.subject, Call):
+        # The calls of another named run find its decisions themselves.
+        is_ours = is_random(request.run_id) or any(request.run_id == run.run_id for run in here.lineage())
+        if isinstance(request.subject, Call) and is_ours:
             here.adopted[request.subject.digest] = request.id
     else:
         import logging

@@ -178,6 +178,18 @@ def test_what_a_worker_thread_asks_first_is_answered_by_its_caller(delete: Calla
     assert len(disk.deleted) == 1
 
 
+def test_who_answers_another_named_run_gets_nothing_of_its_decision(delete: Callable[..., str], disk: Disk) -> None:
+    with sayso.run("customer-1"):
+        pause = held(delete, "/a")
+    with sayso.run("customer-2"):
+        respond_to_confirmation(pause.confirmation_id)
+        assert held(delete, "/a").confirmation_id != pause.confirmation_id
+    respond_to_confirmation(held(delete, "/b").confirmation_id)
+    assert delete("/b")
+    with sayso.run("customer-1"):
+        assert delete("/a")
+
+
 def test_ten_agents_at_once_each_run_their_own(adelete: Callable[..., Any], disk: Disk) -> None:
     async def agent(number: int) -> str:
         pause = await aheld(adelete, f"/{number % 2}")

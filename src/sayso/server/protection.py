@@ -253,15 +253,7 @@ class _Limited(HttpToolsProtocol):
 
     # Slots, because an attribute dictionary of more than 30 entries costs 1.2 KB more per connection.
     __slots__ = (
-        "_ends",
-        "_gone",
-        "_head",
-        "_idle_until",
-        "_is_in_head",
-        "_limits",
-        "_reading",
-        "_running",
-        "_timer",
+        "_ends", "_gone", "_head", "_idle_until", "_is_in_head", "_limits", "_reading", "_running", "_timer",
         "_waiting",
     )  # fmt: skip
 
