@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sayso import errors
+from sayso import clock, errors
 from sayso.model import lifecycle, teamwork
 from sayso.model.ids import fingerprint
 from sayso.model.lifecycle import Outcome, Transition
@@ -288,6 +288,22 @@ def test_the_gates_own_hook_needs_no_role_to_resolve() -> None:
     hook = Identity(PROGRAM, "verify=look")
     resolved = lifecycle.resolve(request, hook, roles=None, happened=True, comment=None, channel="verify", now=NOW)
     assert resolved.request.state is State.DONE
+
+
+def test_each_vote_that_can_be_undone_holds_the_start_back() -> None:
+    request = call(quorum=Quorum(2))
+    for by, held_for in ((ADA, 5 * SECOND), (BOB, None)):
+        decision = Decision("approve", by, NOW, "test", None, request.fingerprint, held_for=held_for)
+        options: Any = {"roles": (), "seen": request.fingerprint, "edited": None, "now": NOW}
+        last = lifecycle.decide(request, decision, **options)
+        request = last.request
+    later = NOW + 5 * SECOND
+    assert (request.state, request.held_until) == (State.APPROVED, later)
+    assert request.approval_expires_at == later + request.approval_window
+    assert last.detail["held_until"] == clock.written(later)
+    with pytest.raises(errors.ApprovalHeldError):
+        lifecycle.start(request, worker="w", token="t", now=later - SECOND)
+    assert lifecycle.start(request, worker="w", token="t", now=later).request.state is State.RUNNING
 
 
 def approved_with_role() -> Request:

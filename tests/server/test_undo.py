@@ -99,6 +99,8 @@ def test_a_vote_is_undone_although_somebody_else_has_voted_since(store: Store, a
     ada.decide(request_id, "approve")
     sayso.Review().approve(request_id, by="bob")
     assert store.get(request_id).state is State.APPROVED
+    with pytest.raises(errors.ApprovalHeldError):
+        store.start(request_id, "t")
     undo(ada, request_id, ada.get(f"/r/{request_id}").text)
     found = store.get(request_id)
     assert (found.state, [vote.by.subject for vote in found.votes]) == (State.PENDING, ["bob"])

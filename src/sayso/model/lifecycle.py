@@ -288,8 +288,9 @@ def _approve(
     if missing:
         detail["missing"] = missing
         return Transition(_evolve(request, **changes), "voted", decision.by, decision.channel, detail)
-    counts_from = now if decision.held_for is None else now + decision.held_for
-    if decision.held_for is not None:
+    # Another person's vote may still be undone, too.
+    counts_from = max([now, *(vote.at + vote.held_for for vote in votes if vote.held_for is not None)])
+    if counts_from > now:
         detail["held_until"] = clock.written(counts_from)
     ends = counts_from + request.approval_window
     changes |= {"state": State.APPROVED, "decision": decision, "approval_expires_at": ends}

@@ -332,11 +332,9 @@ class Request:
 
     @property
     def held_until(self) -> datetime | None:
-        """The end of the time in which its approval can be undone and its call cannot start; None if there is none."""
-        decision = self.decision
-        if self.state is not State.APPROVED or decision is None or decision.held_for is None:
-            return None
-        return decision.at + decision.held_for
+        """The end of the time in which a vote can be undone, and its call cannot start; None if there is none."""
+        votes = () if self.state is not State.APPROVED or self.decision is None else (*self.votes, self.decision)
+        return max((vote.at + vote.held_for for vote in votes if vote.held_for is not None), default=None)
 
     def fingerprint_of(self, digest: str) -> str:
         """Return the fingerprint that a call or question with this digest would have in place of this one."""
