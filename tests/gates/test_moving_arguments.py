@@ -18,6 +18,7 @@ import pytest
 import sayso
 from sayso import errors, policy
 from sayso.stores.base import Filter, Store
+from tests.support.acting import held
 
 
 class Client:
@@ -336,3 +337,19 @@ def test_texts_effect_and_key_are_those_of_the_recorded_arguments(
     assert (request.title, request.summary, request.prompt) == ("Payment of 5", "Pay 5 EUR", "Pay 5?")
     assert request.effect == "pay:A:5"
     assert request.key == (None if key is None else "A")
+
+
+def test_a_hook_that_changes_its_arguments_changes_no_other_text_and_not_the_call(store: Store) -> None:
+    def changing(order: dict[str, Any]) -> str:
+        order["amount"] -= 1
+        return f"Pay {order['amount']}"
+
+    @sayso.gate(wait="raise", key=changing, prompt=changing, effect=changing, title=changing, summary=changing)
+    def pay(order: dict[str, Any]) -> int:
+        return int(order["amount"])
+
+    with sayso.run("order-A"):
+        request = store.get(held(pay, {"amount": 5}).id)
+        assert {request.key, request.prompt, request.effect, request.title, request.summary} == {"Pay 4"}
+        sayso.Review(reviewer="ada").approve(request.id)
+        assert pay({"amount": 5}) == 5

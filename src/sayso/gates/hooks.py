@@ -301,8 +301,9 @@ def unchanged(gate: Gate, arguments: dict[str, Any], operations: Operations[_T])
 
 
 def _copies(gate: Gate, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for an async rule, as they are now: a change that is undone before it answers has no effect.
+    """Return the arguments as they are now, for an async rule or a hook that makes a text.
 
+    Another task's change that is undone before the rule answers has no effect, nor has a hook's own on what others see.
     Values without a canonical form are passed as they are.
     """
     copies = dict[str, Any]()
@@ -417,7 +418,7 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
     handled = sys.exc_info()[1]
     try:
         if callable(given):
-            text = yield gate.hook_call(given, arguments)
+            text = yield gate.hook_call(given, _copies(gate, arguments))
         else:
             text = _Template(is_name=is_name).vformat(given, (), arguments)
     except Exception as error:  # noqa: BLE001  user code: a call without a text is not asked
