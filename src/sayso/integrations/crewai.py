@@ -28,7 +28,8 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
     run whose tool has a similar name.
 
     Args:
-        tools: Names or patterns of the tools to hold, as the model sees them; by default all.
+        tools: Names or patterns of the tools to hold, as the model sees them; by default all. A name is for each tool
+            that has it, also for those to whose name CrewAI adds a number.
         options: As for `sayso.hold`.
     """
     hooks: Any = framework("crewai.hooks", "crewai", "CrewAI")
@@ -38,7 +39,9 @@ def held_tools(tools: Collection[str] | None = None, **options: Unpack[HoldOptio
     def run_held(context: Any) -> bool | None:
         try:
             known.update(_tools_of(context))
-            if not hook.holds(context.tool_name, known, or_more=True):
+            # Of two tools with one name, the model sees the second one with a number behind it.
+            own = set[str]() if context.tool is None else {_name_of(context.tool)}
+            if not any(hook.holds(name, known, or_more=True) for name in sorted({context.tool_name, *own})):
                 return None
             text = _run_held(hook, context)
         except Exception as error:  # noqa: BLE001  if this raised, CrewAI would run the tool
@@ -65,8 +68,11 @@ def _tools_of(context: Any) -> set[str]:
     owners = [agent, task, getattr(agent, "agent_executor", None)]  # the executor also has tools that CrewAI adds
     owners += [] if crew is None else [*crew.agents, *crew.tasks]
     lists = [getattr(owner, name, None) or () for owner in owners for name in ("tools", "original_tools")]
-    sanitize = framework("crewai.utilities.string_utils", "crewai", "CrewAI").sanitize_tool_name
-    return {context.tool_name, *(sanitize(tool.name) for tools in lists for tool in tools)}
+    return {context.tool_name, *(_name_of(tool) for tools in lists for tool in tools)}
+
+
+def _name_of(tool: Any) -> str:
+    return framework("crewai.utilities.string_utils", "crewai", "CrewAI").sanitize_tool_name(tool.name)
 
 
 def _run_held(hook: ToolHook, context: Any) -> str:

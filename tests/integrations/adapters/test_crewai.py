@@ -127,6 +127,24 @@ class TestCrewAi(AdapterSuite):
         assert ["no known tool matches 'pay'" in text for text in told.values()] == [True, True]
         assert scene.effects == []
 
+    def test_second_tool_of_a_held_name_is_held_too(self, memory: Store) -> None:
+        scene = Scene([[ModelCall("c1", "refund_2", refund_call().arguments)]], "block")
+        model = ScriptedModel(model="scripted", scene=scene, told={})
+        who: dict[str, Any] = {"role": "clerk", "goal": "refund", "backstory": WORDS, "llm": model}
+        agent = Agent(tools=[tool(scene.refund), tool(scene.refund)], **who)
+
+        async def main() -> None:
+            with held_tools(["refund"]):
+                task = asyncio.create_task(asyncio.to_thread(agent.kickoff, "go"))
+                await self.until(lambda: bool(suite.pending(memory)), task)
+                assert scene.effects == []
+                sayso.Review(memory).reject(suite.pending(memory)[0].id, "no", by="ada")
+                await task
+
+        asyncio.run(main())
+        assert [request.call.name for request in everything(memory)] == ["refund_2"]
+        assert scene.effects == []
+
     @pytest.mark.usefixtures("memory")
     def test_tool_of_another_agent_of_the_crew_is_known(self) -> None:
         scene = Scene([[ModelCall("c1", "lookup", {"order_id": "A-1"})]], "block")
