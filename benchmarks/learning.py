@@ -9,7 +9,7 @@ from typing import Any
 
 import sayso
 from sayso import clock
-from sayso.cli.policy import _csv_lines as csv_lines
+from sayso.cli.learn import _csv_lines as csv_lines
 from sayso.learning import COLUMNS, pairs, report, rows, samples
 from sayso.model.canonical.json_tree import dumps
 from sayso.stores.base import Store

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.cli.policy import _as_parquet, _csv_lines
+from sayso.cli.learn import _as_parquet, _csv_lines
 from sayso.clock import written
 from sayso.errors import ConfigError
 from sayso.learning import COLUMNS, PAIR_COLUMNS, Proposal, Share, decided, label_of, pairs, report, samples, table

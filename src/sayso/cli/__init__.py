@@ -43,7 +43,7 @@ _COMMANDS = {
     "log": ("audit", "Print the journal, verify it, or export it."),
     "receipt": ("audit", "Write or verify the receipt of a call."),
     "confirm": ("requests", "Export, import and validate documents of the Confirm protocol."),
-    "learn": ("policy", "Export decisions to learn from, or print a report."),
+    "learn": ("learn", "Export decisions to learn from, or print a report."),
     "purge": ("audit", "Delete the content of old requests for good."),
     "key": ("tokens", "Create the key that signs evidence."),
     "serve": ("serve", "Serve the inbox for browsers."),
