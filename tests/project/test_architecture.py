@@ -128,6 +128,12 @@ def test_import_sayso_loads_nothing_heavy() -> None:
     assert {name.partition(".")[0] for name in loaded} & HEAVY == set()
 
 
+def test_commands_that_decide_load_neither_pydantic_nor_the_protocol() -> None:
+    loaded = loaded_by("import sayso.cli.decisions, sayso.cli.requests")
+    assert "sayso.reviews" in loaded
+    assert not loaded & {"pydantic", "sayso.mplp", "sayso.learning", "sayso.runs"}
+
+
 def test_the_check_for_heavy_imports_sees_them() -> None:
     loaded = loaded_by("import sayso, pydantic, click, asyncio") - loaded_by("import json")
     assert {"pydantic", "click", "asyncio"} <= {name.partition(".")[0] for name in loaded} & HEAVY
