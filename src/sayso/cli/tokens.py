@@ -14,10 +14,8 @@ import click
 
 from sayso import clock, config, errors
 from sayso.audit.signing import make_key, signer_at
-from sayso.channels.registry import make, test_notification
 from sayso.cli import context
 from sayso.cli.context import CliContext, NoStoreYetError, echo, echo_err, json_option, require_web, text_table
-from sayso.cli.serve import place_of, serve_table
 from sayso.model import duration
 from sayso.model.reviewer import LOCAL
 from sayso.model.text import escape
@@ -144,6 +142,9 @@ def login(
     The server must accept login links: `sayso serve --login-links`. Without NAME, the link is for you, and for a plain
     `sayso serve` on this machine. Whoever opens the link first is signed in, so send it only where NAME alone reads it.
     """
+    from sayso.channels.registry import make, test_notification
+    from sayso.cli.serve import place_of, serve_table
+
     if name is None and roles:
         raise click.UsageError("--role needs NAME; without NAME the link is for you, with your own roles")
     who, lasts = cli.reviewer if name is None else context.reviewer_of(name, roles, option="NAME"), duration.parse(span)
