@@ -72,7 +72,7 @@ def top_level_names(module: ModuleType) -> set[str]:
 def is_route(decorator: ast.expr) -> bool:
     return (
         isinstance(decorator, ast.Call)
-        and re.match(r"(router\.\w+|_document\.\w+|_verb|\w+\.command)\(", ast.unparse(decorator)) is not None
+        and re.match(r"(router\.\w+|_document\.\w+|_operation|\w+\.command)\(", ast.unparse(decorator)) is not None
     )
 
 
