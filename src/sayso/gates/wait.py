@@ -190,10 +190,11 @@ class Waiter(Caller):
             ConfirmationCancelled: Nobody waits any more, because the store took long to record the start; nothing ran.
         """
         self.look()
+        if self._late is not None:  # a retry may be left, so the request is withdrawn by `break_off`
+            self.reason = self._late
+            raise signals.not_awaited(request, self._late)
         if self._request is not None:
             self._leave_request()
-        if self._late is not None:
-            raise signals.not_awaited(request, self._late)
 
     def held_back(self, request: Request, seconds: float) -> Operations[None]:
         """Wait until the approval can no longer be undone, or was undone; the wait can be ended meanwhile.
