@@ -133,6 +133,12 @@ def nested(error: BaseException, *places: str) -> BaseException:
 
 def test_a_pool_that_calls_itself_again_and_a_redirect_were_not_the_first_to_send() -> None:
     pool, manager = "urllib3.connectionpool.urlopen", "urllib3.poolmanager.urlopen"
+    source: dict[str, Any] = {"__name__": "urllib3.connectionpool"}
+    text = "def urlopen(error):\n    try:\n        raise error\n    except Exception as again:\n        raise again"
+    exec(text, source)  # noqa: S102  as urllib3 raises an error that it does not retry
+    with pytest.raises(NewConnection) as caught:
+        source["urlopen"](NewConnection("refused"))
+    assert not is_ambiguous(caught.value)
     assert not is_ambiguous(nested(NewConnection("refused"), manager, pool))
     assert is_ambiguous(nested(NewConnection("refused"), manager, pool, pool))
     assert is_ambiguous(nested(NewConnection("refused"), manager, manager, pool))

@@ -14,10 +14,11 @@ import socket
 import struct
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import anyio
 import pytest
 
 import sayso
@@ -100,6 +101,48 @@ async def test_a_cancellation_of_which_the_function_makes_another_error_is_unkno
     with pytest.raises(errors.OutcomeUnknownError):
         await pay("bob")
     assert ran == ["bob"]
+
+
+async def in_asyncio(*tasks: Callable[[], Awaitable[Any]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for task in tasks:
+            group.create_task(task())  # type: ignore[arg-type]
+
+
+async def in_anyio(*tasks: Callable[[], Awaitable[Any]]) -> None:
+    async with anyio.create_task_group() as group:
+        for task in tasks:
+            group.start_soon(task)
+
+
+@pytest.mark.parametrize("together", [in_asyncio, in_anyio])
+@awaited
+async def test_a_payment_that_a_task_group_cancels_for_its_sibling_is_unknown(
+    store: Store, together: Callable[..., Awaitable[None]]
+) -> None:
+    sent: list[str] = []
+
+    @sayso.gate(wait="raise", retries=1)
+    async def pay(to: str) -> None:
+        is_sent = asyncio.Event()
+
+        async def send() -> None:
+            sent.append(to)
+            is_sent.set()
+            await asyncio.sleep(3600)
+
+        async def check() -> None:
+            await is_sent.wait()
+            raise ValueError("no such customer")
+
+        await together(send, check)
+
+    sayso.Review().approve((await aheld(pay, "bob")).confirmation_id, by="ada")
+    with pytest.raises(ExceptionGroup):
+        await pay("bob")
+    with pytest.raises(errors.OutcomeUnknownError):
+        await pay("bob")
+    assert sent == ["bob"]
 
 
 def interrupt(kind: type[BaseException]) -> None:

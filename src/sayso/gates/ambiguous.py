@@ -21,7 +21,8 @@ from sayso import errors
 class NotExecuted(Exception):
     """Raised by a gated function to say that its call certainly did nothing, whatever error caused it.
 
-    The call ends as `failed` and not as `unknown`. The approval is used up, and the message is recorded.
+    The call ends as `failed` and not as `unknown`. The approval is used up, and the message is recorded. Raise a new
+    one each time: it speaks for the call that it leaves first, and not for the calls around that.
 
     Example:
         ```python
@@ -141,6 +142,7 @@ _TRIES_AGAIN: dict[tuple[str, str], tuple[str, object]] = {
     ("stripe._http_client", "_request_with_retries_internal"): ("num_retries", 0),
     ("stripe._http_client", "_request_with_retries_internal_async"): ("num_retries", 0),
 }
+_TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
 # These call themselves again, or are in the traceback for a redirect only.
 _REPEATED = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
 _REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
@@ -203,6 +205,9 @@ class _Judge(NamedTuple):
             return True
         is_after = name in _SENT or (is_broken and not is_explained) or _is_open_rpc(name, error)
         if is_after and not is_before:
+            return True
+        # A task group cancels its other tasks in the middle when one fails.
+        if not is_explained and any(place in _TASK_GROUPS for _, place in _frames(error)):
             return True
         # If there was no connection, the members of a group are attempts to connect.
         if isinstance(error, BaseExceptionGroup) and not is_explained:
@@ -278,12 +283,13 @@ def _was_tried_before(error: BaseException, handled: BaseException | None) -> bo
         if id(current) in met:
             continue
         met.add(id(current))
-        repeated = set[tuple[Any, str]]()
+        first: dict[tuple[Any, str], FrameType] = {}
         for frame, place in _frames(current):
-            if place in repeated or place in _REDIRECTED or _is_later_attempt(frame, place):
+            if place in _REDIRECTED or _is_later_attempt(frame, place):
                 return True
-            if place in _REPEATED:
-                repeated.add(place)
+            # One frame is there twice if it raised an error again.
+            if place in _REPEATED and first.setdefault(place, frame) is not frame:
+                return True
         waiting += _inside(current, "", handled)
         waiting += cast("Any", current).exceptions if isinstance(current, BaseExceptionGroup) else ()
     return False
