@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import re
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ import sayso
 from sayso import errors
 from sayso.model.request import State
 from sayso.stores.base import Store
+from tests.conftest import Clock
 from tests.integrations.adapters.installed import framework
 from tests.integrations.adapters.suite import (
     ANSWER,
@@ -241,6 +243,30 @@ def test_equal_call_after_the_result_waits_anew_and_after_a_no_is_told_it_again(
     assert "once is enough" in no
     assert no == still_no
     assert (shop.refunds, len(everything(memory))) == ([50.0], 2)
+
+
+def test_after_a_restart_an_equal_call_gets_the_result_for_ten_minutes_and_then_waits_anew(
+    kind: str, memory: Store, clock: Clock
+) -> None:
+    async def told() -> str:
+        shop = Shop(kind, wait="ticket", run="shop")  # as after each restart
+        async with shop.client() as client:
+            return text(await refund(client))
+
+    async def main() -> list[str]:
+        first = await told()
+        approve()(pending(memory)[0])
+        results = [await told()]
+        clock.at += timedelta(minutes=9)
+        results.append(await told())
+        clock.at += timedelta(minutes=2)
+        return [first, *results, await told()]
+
+    first, done, again, anew = asyncio.run(main())
+    assert done == again == "refunded 50.00 for A-1"
+    assert "Not run yet" in first
+    assert "Not run yet" in anew
+    assert len(everything(memory)) == 2
 
 
 def test_options_that_cannot_be_used_are_refused() -> None:
