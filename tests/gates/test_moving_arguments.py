@@ -18,7 +18,7 @@ import pytest
 import sayso
 from sayso import errors, policy
 from sayso.stores.base import Filter, Store
-from tests.support.acting import held
+from tests.support.acting import aheld, held
 
 
 class Client:
@@ -353,3 +353,26 @@ def test_a_hook_that_changes_its_arguments_changes_no_other_text_and_not_the_cal
         assert {request.key, request.prompt, request.effect, request.title, request.summary} == {"Pay 4"}
         sayso.Review(reviewer="ada").approve(request.id)
         assert pay({"amount": 5}) == 5
+
+
+def test_a_captured_value_that_changes_while_the_effect_is_computed_is_not_used(store: Store) -> None:
+    account, ran = "A", list[str]()
+
+    async def effect(amount: int) -> str:
+        nonlocal account
+        await asyncio.sleep(0)
+        if sayso.Review().list(state="running").requests:  # the start is recorded
+            account = "B"
+        return f"pay:{amount}"
+
+    @sayso.gate(wait="raise", effect=effect)
+    async def pay(amount: int) -> None:
+        ran.append(account)
+
+    with sayso.run("order-A"):
+        request_id = asyncio.run(aheld(pay, 5)).id
+        sayso.Review(reviewer="ada").approve(request_id)
+        with pytest.raises(errors.AlteredRequestError):
+            asyncio.run(pay(5))
+    assert ran == []
+    assert not sayso.Review().list(state="running").requests
