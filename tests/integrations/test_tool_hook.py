@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_s
 
 import sayso
 from sayso.errors import ConfigError
-from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, is_shown
 from sayso.stores.base import Store
 from tests.support.acting import waiting_in
 
@@ -113,6 +113,12 @@ def test_value_that_its_model_does_not_show_whole_is_refused(memory: Store, plac
         assert not result.has_run
         assert f"argument '{place.removesuffix(' again')}' is left out or changed" in result.words
     assert ran == []
+
+
+def test_key_that_changes_while_the_call_waits_is_not_taken_for_the_one_that_was_shown() -> None:
+    assert is_shown({"to": {"bob": Decimal(10), 7: None}}, {"to": {"7": None, "bob": "10"}})
+    for to in ({"eve": Decimal(10)}, {"bob": Decimal(10), "eve": Decimal(10)}, {}):
+        assert not is_shown({"to": to}, {"to": {"bob": "10"}})
 
 
 @pytest.mark.parametrize("line", [{"price": 40}, Line(price=40)], ids=["JSON", "a model"])

@@ -169,8 +169,10 @@ def _parts(value: Any, shown: Any) -> list[tuple[str, Any, Any]] | None:
         return [(one.name, getattr(value, one.name), named.get(one.name, _NOTHING)) for one in fields(value)]
     if isinstance(value, dict):
         pairs = cast("dict[Any, Any]", value)
-        others = [*named.values()] if len(named) == len(pairs) else [_NOTHING] * len(pairs)
-        return [(str(name), part, other) for (name, part), other in zip(pairs.items(), others, strict=True)]
+        keys = [str(key) for key in plain(dict.fromkeys(pairs))]  # which are converted, too
+        if not len(keys) == len(pairs) == len(named):
+            return [("", pairs, _NOTHING)]
+        return [(key, part, named.get(key, _NOTHING)) for key, part in zip(keys, pairs.values(), strict=True)]
     if isinstance(value, list | tuple | set | frozenset):
         items = [*cast("Iterable[Any]", value)]
         listed = cast("list[Any]", shown) if isinstance(shown, list) and len(shown) == len(items) else None  # pyright: ignore[reportUnknownArgumentType]
