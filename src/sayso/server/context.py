@@ -35,7 +35,7 @@ from sayso.server.auth.sign_in import FAILURES, SignIn, sender_of
 from sayso.server.language import language_of
 from sayso.server.protection import Rate, read_bytes
 from sayso.server.push import Push
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_with
 from sayso.stores.transaction import lapsed
 
@@ -155,6 +155,11 @@ class RequestContext:
         """The pending requests that this person has snoozed, and until when; not in their own list."""
         return self.review.snoozed()
 
+    @cached_property
+    def pending_count(self) -> int:
+        """How many requests are in this person's list: neither snoozed, nor approved by them and left to others."""
+        return self.settings.store.count(pending_filter()) - len(self.approved | self.snoozed.keys())
+
     def has_claimed(self, request: Request) -> bool:
         """Return whether this person, or one for whom they stand in, has claimed a request."""
         claimed = request.claimed_by
@@ -193,6 +198,11 @@ class RequestContext:
     def path(self, *steps: str, **asked: str) -> str:
         """Return the address of a page of this server, as `path_to` does."""
         return path_to(self.http, *steps, **asked)
+
+
+def pending_filter() -> Filter:
+    """Return the filter of pending requests, without those past their expiry that are not recorded as expired yet."""
+    return Filter(states=frozenset({State.PENDING}), at=clock.now())
 
 
 def path_to(http: Http, *steps: str, **asked: str) -> str:

@@ -40,8 +40,8 @@ from sayso.model.reviewer import Delegation, Identity
 from sayso.model.text import Language, speaking, spoken
 from sayso.server.api.endpoint import Context
 from sayso.server.auth.sessions import Session
-from sayso.server.context import is_signed_in, path_to, settings_of, signed_in
-from sayso.server.pages.rendering import fragment, list_row, pending_filter
+from sayso.server.context import is_signed_in, path_to, pending_filter, settings_of, signed_in
+from sayso.server.pages.rendering import fragment, list_row
 from sayso.server.protection import GONE, share_headers
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT

@@ -26,11 +26,11 @@ from sayso.model.canonical import display
 from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, csv_row, later, say, speaking
-from sayso.server.context import RequestContext
+from sayso.server.context import RequestContext, pending_filter
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, group_key, pending_group_key
 from sayso.server.pages.arguments import amount_of
-from sayso.server.pages.rendering import list_rows, pending_filter, render
+from sayso.server.pages.rendering import list_rows, render
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 from sayso.stores.review import requests_with

@@ -43,7 +43,6 @@ from sayso.reviews import Review
 from sayso.server.context import RequestContext, accepts_gzip, path_to
 from sayso.server.language import script_words, translated
 from sayso.server.pages.arguments import amount_text, in_sight, in_words
-from sayso.stores.base import Filter
 from sayso.view import card
 from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import status_line
@@ -174,21 +173,11 @@ def _ago(at: datetime) -> str:
     return ago(at, clock.now())
 
 
-def pending_filter() -> Filter:
-    """Return the filter of pending requests, without those past their expiry that are not recorded as expired yet."""
-    return Filter(states=frozenset({State.PENDING}), at=clock.now())
-
-
-def pending_count(context: RequestContext) -> int:
-    """Return how many requests are in this person's list: neither snoozed, nor approved by them and left to others."""
-    return context.settings.store.count(pending_filter()) - len(context.approved | context.snoozed.keys())
-
-
 def render(context: RequestContext, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """Return a page for a person who is signed in. Its title, menu and list share one count of pending requests."""
     return render_public(
         context.http, template, status=status, csrf=context.session.masked_csrf(),
-        me=name_of(context.reviewer.identity), pending=pending_count(context),
+        me=name_of(context.reviewer.identity), pending=context.pending_count,
         stopped=context.review.stopped(), has_logout=context.settings.who is None, **values,
     )  # fmt: skip
 

@@ -39,16 +39,7 @@ from sayso.server.pages.arguments import Argument, Difference, arguments_of, dif
 from sayso.server.pages.edits import colleagues
 from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
-from sayso.server.pages.rendering import (
-    error_text,
-    facts,
-    list_row,
-    missing_roles,
-    parts_of,
-    pending_count,
-    render,
-    risk_of,
-)
+from sayso.server.pages.rendering import error_text, facts, list_row, missing_roles, parts_of, render, risk_of
 from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
@@ -259,7 +250,7 @@ def _queue(context: RequestContext, request: Request) -> dict[str, Any]:
     at = ids.index(request.id) if request.id in ids else -1
     mine = (one.id for one in (*listing.requests[at + 1 :], *listing.requests[: max(at, 0)]) if can_follow(one))
     is_part = listing.next_page is not None or listing.start != ""
-    whole = pending_count(context) if is_part and not listing.words else 0
+    whole = context.pending_count if is_part and not listing.words else 0
     total = f"{whole:,}" if whole else f"{len(ids)}{'+' if is_part else ''}"
     back = context.path() + (f"?{listing.here}" if listing.here else "")
     place = total if at < 0 or listing.start else say("%(part)s of %(whole)s", part=at + 1, whole=total)
