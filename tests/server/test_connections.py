@@ -334,8 +334,9 @@ def test_a_header_that_a_server_must_refuse_is_left_to_it() -> None:
 
     for value in ("a\r\nset-cookie: b", "a\x00", "\xe9"):
         answer = endpoint._JsonResponse(b"{}", 200, {"sayso-warning": value})
-        asyncio.run(answer({protection.ANSWER: pytest.fail}, None, send))  # type: ignore[arg-type, dict-item]
-        assert sent[-2]["headers"][-1] == (b"sayso-warning", value.encode("latin-1"))
+        scope = {"type": "http", protection.ANSWER: pytest.fail}
+        asyncio.run(answer(scope, None, send))  # type: ignore[arg-type]
+        assert (b"sayso-warning", value.encode("latin-1")) in sent[-2]["headers"]
 
 
 class Large:
