@@ -45,7 +45,7 @@ LOADS_BY_NAME = {
     "integrations/fastmcp.py",
     "integrations/mcp_gateway/streamable_http.py",
     "integrations/tool_calls.py",
-    "cli/operations.py",
+    "cli/worker.py",
 }
 
 

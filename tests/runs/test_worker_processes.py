@@ -21,7 +21,7 @@ import pytest
 
 import sayso
 from sayso import config
-from sayso.cli import operations as cli_worker
+from sayso.cli import worker as cli_worker
 from sayso.model import duration
 from sayso.model.run import RunState
 from sayso.stores.base import Store
