@@ -20,6 +20,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores import processes
 from sayso.stores.base import Store
+from sayso.view import card
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
@@ -111,10 +112,13 @@ def test_a_later_start_that_failed_does_not_tell_how_the_first_one_ended(store: 
     act = flaky(ran, ends, idempotent=True, effect="refund:{amount}", approval_expires="1h")
     with sayso.run("r-1"):
         request_id = approved(act, 1)
-        for kind in map(type, list(ends)):
-            with pytest.raises(kind):
+        for start, kind in enumerate(map(type, list(ends)), 1):
+            with pytest.raises(kind) as raised:
                 act(1)
             assert state_of(request_id) is State.UNKNOWN
+            command = f"sayso resolve {request_id} --happened" + (f" --start {start}`" if start > 1 else "`")
+            assert command in raised.value.__notes__[-1]
+    assert "  an earlier start may have taken effect" in list(card.outcome_rows(store.get(request_id)))
     clock.tick(hours=2)
     with sayso.run("r-2"):
         other = approved(act, 1)

@@ -118,6 +118,12 @@ def connecting(error: BaseException, where: str = "socket.create_connection", **
     return caught.value
 
 
+def caught_in(error: BaseException, where: str) -> BaseException:
+    """Return an error that a library raised and caught itself."""
+    step = connecting(error, where).__traceback__
+    return error.with_traceback(None if step is None else step.tb_next)
+
+
 def mcp(path: str, code: int, message: str) -> BaseException:
     error: BaseException = fake(path)(message)
     error.error = SimpleNamespace(code=code, message=message)  # type: ignore[attr-defined]
@@ -423,6 +429,9 @@ def test_a_cancellation_that_is_the_timeout_of_a_connection_attempt_is_not_ambig
     cut_off = connecting(caused(TimeoutError(), asyncio.CancelledError()))
     assert not is_ambiguous(cut_off)
     assert not is_ambiguous(caused(fake("httpx.ConnectTimeout")(), caused(TimeoutError(), asyncio.CancelledError())))
+    in_anyio = during(TimeoutError(), caught_in(asyncio.CancelledError(), "anyio._core._tasks.fail_at"))
+    assert not is_ambiguous(during(fake("httpx.ConnectTimeout")(), caught_in(in_anyio, "httpcore._async.connect")))
+    assert not is_ambiguous(caused(fake("httpx.PoolTimeout")(), in_anyio))
     earlier = during(asyncio.CancelledError(), asyncio.CancelledError())
     assert is_ambiguous(caused(fake("httpx.ConnectTimeout")(), caused(TimeoutError(), earlier)))
     assert is_ambiguous(caused(fake("httpx.ConnectTimeout")(), during(TimeoutError(), asyncio.CancelledError())))

@@ -134,6 +134,18 @@ def test_a_container_without_a_canonical_form_is_watched_too(
     assert ran == []
 
 
+def test_a_long_list_without_a_canonical_form_that_did_not_change_is_let_through(store: Store) -> None:
+    async def when() -> bool:
+        await asyncio.sleep(0)
+        return False
+
+    @sayso.gate(when=when, wait="raise")
+    async def send(rows: list[Client]) -> int:
+        return len(rows)
+
+    assert asyncio.run(send([Client()] * 1_000)) == 1_000
+
+
 class OnlyLarge:
     """A rule that is an object, looks at the amount after a while, and answers after another while."""
 

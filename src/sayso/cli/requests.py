@@ -182,7 +182,9 @@ def _next_steps(request: Request, *, is_gone: bool) -> list[str]:
         case State.APPROVED, _:
             return ["cancel -m WHY"]
         case State.UNKNOWN, _:
-            return ["resolve --happened", "resolve --did-not"]
+            starts = 1 if request.execution is None else request.execution.starts
+            start = f" --start {starts}" if starts > 1 else ""
+            return [f"resolve --happened{start}", f"resolve --did-not{start}"]
         case _:
             return []
 

@@ -219,7 +219,7 @@ class _Judge(NamedTuple):
         # the cancellation that it was made of.
         is_explained = is_explained or is_before
         explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
-        cut_off = error.__cause__ if is_explained and name == "builtins.TimeoutError" else None
+        cut_off = _cut_off(error) if is_explained and name == "builtins.TimeoutError" else None
         judgement = _together([
             self._judge_one(
                 one, met,
@@ -273,6 +273,12 @@ def _is_caught_by_library(error: BaseException) -> bool:
     for _, (module, _) in _frames(error):  # the first one caught it
         return str(module).partition(".")[0] in _LIBRARIES
     return error.__traceback__ is None  # it was carried, and not raised
+
+
+def _cut_off(timeout: BaseException) -> BaseException | None:
+    """Return what a timeout was made of; anyio makes its timeouts without a cause."""
+    before = timeout.__context__
+    return timeout.__cause__ or (before if before is not None and _is_caught_by_library(before) else None)
 
 
 def _was_tried_before(error: BaseException, handled: BaseException | None) -> bool:
@@ -350,13 +356,17 @@ def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[Base
     return tuple(several)
 
 
-def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool) -> None:
-    """Note on an error that the outcome of its call is unknown, for readers and for the enclosing run."""
+def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool, start: int = 1) -> None:
+    """Note on an error that the outcome of its call is unknown, for readers and for the enclosing run.
+
+    `start` counts the starts of the call so far.
+    """
     hint = "it may be started again, because it is idempotent" if may_start_again else "it is not retried automatically"
+    which = f" --start {start}" if start > 1 else ""
     note = (
         f"sayso: the outcome of {request_id} is unknown: the call was started, and this error does not say whether it"
-        f" took effect; {hint}. Find out whether it took effect, then run `sayso resolve {request_id} --happened` or"
-        " `--did-not`"
+        f" took effect; {hint}. Find out whether it took effect, then run"
+        f" `sayso resolve {request_id} --happened{which}` or `--did-not{which}`"
     )
     with suppress(Exception):  # an error may not allow changes
         error.add_note(note)

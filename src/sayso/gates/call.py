@@ -538,7 +538,8 @@ def end(
         if saved is not None:
             caller.saved()
     if raised is not None and attempt.is_ambiguous and not is_resolved:
-        mark_unknown(raised, request.id, may_start_again=request.idempotent)
+        starts = 1 if request.execution is None else request.execution.starts
+        mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
     if not (gate.is_self_contained or gate.retries or gate.idempotent):
         captured.forget(request.id)
     return attempt

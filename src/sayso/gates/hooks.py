@@ -340,7 +340,7 @@ def _comparable(value: object) -> list[object]:
         parts = _contents(part)
         inside = [] if id(part) in seen else list(parts)
         seen.add(id(part))
-        found += [id(part), [key if type(key) is str else id(key) for key, _ in inside]]
+        found += [id(part), [key if type(key) in _PLAIN else id(key) for key, _ in inside]]
         waiting += [one for _, one in inside]
     return found
 

@@ -147,6 +147,8 @@ def outcome_rows(request: Request) -> Iterator[str]:
         yield "  " + say("returned %(value)s", value=brief(mark_secrets(result), _RESULT_ROOM))
     if execution.error is not None:
         yield "  " + say("error %(value)s", value=brief(execution.error, _RESULT_ROOM))
+    if execution.unresolved and request.state is State.UNKNOWN:
+        yield "  " + say("an earlier start may have taken effect")
     if execution.resolved_by is not None:
         yield "  " + say("resolved by %(who)s", who=name_of(execution.resolved_by))
 
