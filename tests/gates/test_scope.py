@@ -11,7 +11,7 @@ import contextvars
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -463,9 +463,23 @@ def run_id() -> str:
     return scope.current().run_id
 
 
-def test_a_generator_does_not_go_on_in_the_run_of_another(delete: Callable[..., str]) -> None:
+@contextmanager
+def in_run(order: str) -> Iterator[str]:
+    with sayso.run(order):
+        yield order
+
+
+@contextmanager
+def on_a_stack(order: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(in_run(order))
+        yield
+
+
+@pytest.mark.parametrize("opened", [sayso.run, in_run, on_a_stack], ids=["run", "context manager", "stack"])
+def test_a_generator_does_not_go_on_in_the_run_of_another(delete: Callable[..., str], opened: Any) -> None:
     def work(order: str) -> Iterator[str]:
-        with sayso.run(order):
+        with opened(order):
             for path in ("/a", "/b"):
                 yield held(delete, path).confirmation_id
 
@@ -532,12 +546,6 @@ def test_runs_that_generators_leave_in_another_order_say_so_and_are_left() -> No
 
 
 def test_a_run_that_a_fixture_or_a_context_manager_opens_is_its_users() -> None:
-    @contextmanager
-    def in_run(name: str) -> Iterator[str]:
-        with sayso.run(name):
-            yield run_id()
-            assert run_id() == name
-
     @asynccontextmanager
     async def in_run_async(name: str) -> AsyncIterator[None]:
         with sayso.run(name), in_run(f"{name}, inside"):

@@ -168,7 +168,7 @@ class Scope:
             a retry left), by digest of their call. Without a name, a blocking call finds no others.
         ended: Why nothing that began here may wait or start any more; None before that.
         is_left: Whether its block was left.
-        generator: The frame of the generator whose body opened this run, if one did.
+        generators: The frames of the generators inside of which this run was opened.
         is_in_generator: Whether a generator opened this run, or one around it.
         suspended: The frames of the generators with an open run that were suspended when this run was opened.
     """
@@ -184,7 +184,7 @@ class Scope:
         self.open_calls: dict[str, str] = {}
         self.ended: str | None = None
         self.is_left = False
-        self.generator: FrameType | None = None
+        self.generators: frozenset[FrameType] = frozenset()
         self.is_in_generator = False
         self.suspended: frozenset[FrameType] = frozenset()
         self._waits: dict[object, Callable[[str], None]] = {}
@@ -402,10 +402,9 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
     def __enter__(self) -> str:
         run_id = new_run_id() if self._name is None else self._name
-        here = inspect.currentframe()
-        caller = None if here is None else here.f_back
-        is_generator = caller is not None and caller.f_code.co_flags & _GENERATOR
-        self._open.append(enter(run_id, self._person, caller if is_generator else None))
+        # Not only the caller: a context manager or an ExitStack may open the run for a generator.
+        generators = frozenset([frame for frame in _stack() if frame.f_code.co_flags & _GENERATOR])
+        self._open.append(enter(run_id, self._person, generators))
         return run_id
 
     def __exit__(self, *_: object) -> None:
@@ -448,7 +447,7 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
 
 def enter(
-    run_id: str, person: Identity | None = None, generator: FrameType | None = None
+    run_id: str, person: Identity | None = None, generators: frozenset[FrameType] = frozenset()
 ) -> tuple[Scope, Token[Scope | None]]:
     """Enter a run with a valid id, as `run` does; return its scope and what `leave` needs."""
     before = _scope.get()
@@ -457,10 +456,10 @@ def enter(
         acts_for = _merged([(person, *acts_for)])
     is_here = before is None or before.owner is None or _covers(before.owner, current_task())
     scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None)
-    scope.generator, outer = generator, scope.outer
-    scope.is_in_generator = generator is not None or (outer is not None and outer.is_in_generator)
+    scope.generators, outer = generators, scope.outer
+    scope.is_in_generator = bool(generators) or (outer is not None and outer.is_in_generator)
     if outer is not None and outer.is_in_generator:
-        open_frames = {run.generator for run in outer.enclosing() if run.generator is not None}
+        open_frames = frozenset[FrameType]().union(*(run.generators for run in outer.enclosing()))
         scope.suspended = frozenset(open_frames.difference(_stack()))
         _must_not_be_resumed(outer)
     if scope.acts_for:
@@ -476,7 +475,7 @@ def leave(scope: Scope, token: Token[Scope | None]) -> None:
     """
     scope.end("its run was left while it waited")
     _acting.pop(scope, None)
-    scope.is_left, scope.generator, scope.suspended = True, None, frozenset()  # frames keep values alive
+    scope.is_left, scope.generators, scope.suspended = True, frozenset(), frozenset()  # frames keep values alive
     last = _scope.get()
     try:
         _scope.reset(token)
@@ -501,7 +500,7 @@ def leave(scope: Scope, token: Token[Scope | None]) -> None:
 
 def _must_not_be_resumed(scope: Scope) -> None:
     """Check that no generator goes on in a run that was opened while the generator was suspended in its own."""
-    for frame in scope.suspended.intersection(_stack()):
+    for frame in filter(scope.suspended.__contains__, _stack()):
         raise ConfigError(
             f"{frame.f_code.co_qualname} goes on in the run {scope.run_id!r}, which was opened while it was suspended,"
             f" and not in its own; nothing ran. {_ADVICE}"
@@ -514,12 +513,13 @@ _ADVICE = (
 )
 
 
-def _stack() -> Iterator[FrameType]:
-    """Yield the frames that are executing here, the innermost first."""
-    frame = inspect.currentframe()
+def _stack() -> list[FrameType]:
+    """Return the frames that are executing here, the innermost first."""
+    found, frame = list[FrameType](), inspect.currentframe()
     while frame is not None:
-        yield frame
+        found.append(frame)
         frame = frame.f_back
+    return found
 
 
 def _merged(groups: Iterable[tuple[Identity, ...]]) -> tuple[Identity, ...]:
