@@ -52,6 +52,19 @@ def test_arguments_never_go_along(service: Receiver) -> None:
     assert said(service) == [("a program wants to run refund", "refund, for order-1")]
 
 
+@pytest.mark.parametrize(("name", "shown"), [
+    ("[Approve](https://evil.example/r)", "[Approve] (https: //evil.example/r)"), ("@channel", "@ channel"),
+    ("<!channel>", "< !channel>"), ("<https://evil.example|Approve>", "< https: //evil.example|Approve>"),
+    ("WWW.evil.example", "WWW .evil.example"), ("shop/refund_2", "shop/refund_2"),
+])  # fmt: skip
+def test_a_name_is_no_link_and_no_mention(service: Receiver, name: str, shown: str) -> None:
+    title = f"a program wants to run {name}"
+    line = f"{title}; expires in 1h, at 2026-01-01 12:00Z"
+    channel(url_of(service)).send(replace(NOTICE, title=title, line=line))
+    link = "https://approvals.example.com/r/rq_1"
+    assert said(service) == [(title.replace(name, shown), f"{line.replace(name, shown)}\n{link}")]
+
+
 def test_an_outcome_is_a_message_of_its_own(service: Receiver) -> None:
     told: Notification = replace(NOTICE, event="outcome", title="refund: approved by ada", outcome="approved by ada")
     channel(url_of(service)).follow_up(told, None)

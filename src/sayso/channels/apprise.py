@@ -7,6 +7,7 @@ and Apprise's own log is silenced. If one of several services fails, only that s
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
@@ -52,12 +53,13 @@ class AppriseChannel(Channel):
             accepted = self._accepted.setdefault(notification.id, set[int]())
             while len(self._accepted) > _MOST_REMEMBERED:
                 self._accepted.popitem(last=False)
-        failed, body = list[str](), "\n".join(filter(None, (notification.line, notification.link)))
+        title, line = map(_inert, (notification.title, notification.line))
+        failed, body = list[str](), "\n".join(filter(None, (line, notification.link)))
         for at, (scheme, service) in enumerate(self._services):
             if at in accepted:
                 continue
             with _silence_logs():
-                is_accepted = service.notify(body, title=notification.title, body_format="text", timeout=_SECONDS)
+                is_accepted = service.notify(body, title=title, body_format="text", timeout=_SECONDS)
             if is_accepted:
                 accepted.add(at)
             else:
@@ -66,6 +68,14 @@ class AppriseChannel(Channel):
             raise DeliveryError(f"{', '.join(failed)} did not accept the message; it is retried later")
         with self._lock:
             self._accepted.pop(notification.id, None)
+
+
+_LIVE = re.compile(r"(?<=[@<\]])(?=\S)|(?<=:)(?=//)|(?<=\bwww)(?=\.)", re.IGNORECASE)
+
+
+def _inert(text: str) -> str:
+    """Return a text in which no name is a link or a mention, which many services make even of plain text."""
+    return _LIVE.sub(" ", text)
 
 
 @contextmanager

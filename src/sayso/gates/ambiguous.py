@@ -219,7 +219,7 @@ class _Judge(NamedTuple):
         # the cancellation that it was made of.
         is_explained = is_explained or is_before
         explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
-        cut_off = _cut_off(error) if is_explained and name == "builtins.TimeoutError" else None
+        cut_off = _cut_off(cast("BaseException", error)) if is_explained and name == "builtins.TimeoutError" else None
         judgement = _together([
             self._judge_one(
                 one, met,
