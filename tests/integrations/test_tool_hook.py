@@ -7,14 +7,16 @@ import warnings
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_serializer, model_serializer
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 import sayso
 from sayso.errors import ConfigError
-from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, is_shown
+from sayso.integrations.shown import is_shown
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
 from sayso.stores.base import Store
 from tests.support.acting import waiting_in
 
@@ -70,15 +72,29 @@ class Hidden(BaseModel):
         return "an order"
 
 
+class Defaults(BaseModel):
+    discount: float = 0
+    rate: float | None = 0
+    weights: list[float] = [0, 1]
+    pair: tuple[float, float] = (0, 1)
+
+
 @dataclass
 class Parcel:
     order: Order
+
+
+@pydantic_dataclass
+class Aliased:
+    price: Annotated[float, Field(alias="cost")] = 0
 
 
 SHOWN_WHOLE = {
     "alias and secret": Order(lines=[Line(price=5, note="abc")], pin=SecretStr("0815")),
     "further field": Order.model_validate({"colour": "red"}),
     "default": Parcel(Order()),
+    "defaults of other types": Defaults(),
+    "alias of a dataclass": Aliased(),
     "root": RootModel[list[Line]]([Line(price=5)]),
     "plain": {"a": [1, 2.5, True, None, ("x", Decimal("1.50"), date(2026, 1, 1))], "b": {"c"}},
 }
@@ -119,6 +135,10 @@ def test_key_that_changes_while_the_call_waits_is_not_taken_for_the_one_that_was
     assert is_shown({"to": {"bob": Decimal(10), 7: None}}, {"to": {"7": None, "bob": "10"}})
     for to in ({"eve": Decimal(10)}, {"bob": Decimal(10), "eve": Decimal(10)}, {}):
         assert not is_shown({"to": to}, {"to": {"bob": "10"}})
+    for to in ([], ["bob", "eve"], {"bob"}, "bob"):
+        assert is_shown(to, ["bob"]) is (to == {"bob"})
+    assert not is_shown({"to": True}, {"to": 1})
+    assert not is_shown({"to": 1}, {"to": 2.0})
 
 
 @pytest.mark.parametrize("line", [{"price": 40}, Line(price=40)], ids=["JSON", "a model"])

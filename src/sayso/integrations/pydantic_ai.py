@@ -18,7 +18,8 @@ from typing import Any, Literal, Unpack, cast
 from sayso import config, errors
 from sayso.gates.ambiguous import NotExecuted
 from sayso.gates.gate import HoldOptions
-from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, is_shown, options_of
+from sayso.integrations.shown import is_shown
+from sayso.integrations.tool_calls import HeldTools, acall_tool, check_options, check_wait, options_of
 from sayso.model import canonical
 from sayso.model.request import not_run
 

@@ -14,7 +14,7 @@ import json
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
@@ -27,6 +27,7 @@ from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
+from sayso.integrations.shown import is_shown, must_be_shown, plain
 from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
@@ -109,13 +110,6 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def plain(value: Any) -> Any:
-    """Convert pydantic models, dataclasses and similar values to JSON values; others become their text."""
-    from pydantic_core import to_jsonable_python
-
-    return to_jsonable_python(value, fallback=str)
-
-
 def fields_of(value: Any) -> Any:
     """Convert a value to JSON values; models become their fields, without their custom serialization."""
     from pydantic import BaseModel
@@ -127,57 +121,6 @@ def fields_of(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: fields_of(item) for name, item in cast("dict[str, Any]", value).items()}
     return plain(value)
-
-
-def _must_be_shown(value: Any, shown: Any, place: str = "") -> None:
-    """Check that JSON values have all of the values that the tool gets: a model may leave out or change what it has."""
-    parts = None if shown is _NOTHING else _parts(value, shown)
-    if parts is None and (shown is _NOTHING or json.dumps(plain(value)) != json.dumps(shown)):
-        raise errors.ArgumentError(place, "is left out or changed where its model is converted to JSON")
-    for name, part, other in parts or ():
-        _must_be_shown(part, other, f"{place}.{name}" if place and name else place or name)
-
-
-def is_shown(value: Any, shown: Any) -> bool:
-    """Return whether JSON values have all of the values that the tool gets."""
-    try:
-        _must_be_shown(value, shown)
-    except errors.ArgumentError:
-        return False
-    return True
-
-
-_NOTHING = object()
-
-
-def _parts(value: Any, shown: Any) -> list[tuple[str, Any, Any]] | None:
-    """Return the parts of a value, each with its name and how it is shown; None if it has none."""
-    from pydantic import BaseModel, RootModel
-
-    named = cast("dict[str, Any]", shown) if isinstance(shown, dict) else {}
-    if isinstance(value, RootModel):
-        return [("", cast("Any", value).root, shown)]
-    if isinstance(value, BaseModel):
-        found = list[tuple[str, Any, Any]]()
-        for name, field in {**type(value).model_fields, **dict.fromkeys(value.model_extra or ())}.items():
-            keys = [name] if field is None else [field.serialization_alias, field.alias, name]
-            other = next((named[key] for key in keys if key in named), _NOTHING)
-            if other is not _NOTHING or name in value.model_fields_set:  # what is left out may be a default
-                found.append((name, getattr(value, name), other))
-        return found
-    if is_dataclass(value):
-        return [(one.name, getattr(value, one.name), named.get(one.name, _NOTHING)) for one in fields(value)]
-    if isinstance(value, dict):
-        pairs = cast("dict[Any, Any]", value)
-        keys = [str(key) for key in plain(dict.fromkeys(pairs))]  # which are converted, too
-        if not len(keys) == len(pairs) == len(named):
-            return [("", pairs, _NOTHING)]
-        return [(key, part, named.get(key, _NOTHING)) for key, part in zip(keys, pairs.values(), strict=True)]
-    if isinstance(value, list | tuple | set | frozenset):
-        items = [*cast("Iterable[Any]", value)]
-        listed = cast("list[Any]", shown) if isinstance(shown, list) and len(shown) == len(items) else None  # pyright: ignore[reportUnknownArgumentType]
-        return [(str(n), part, _NOTHING if listed is None else listed[n]) for n, part in enumerate(items)]
-    return None
 
 
 def must_not_block(tool: str, instead: str) -> None:
@@ -302,7 +245,7 @@ async def acall_tool(
 
     try:
         if originals is not None:
-            _must_be_shown(originals, arguments)
+            must_be_shown(originals, arguments)
         held = await ask_call(tool, arguments, {"withdraw_on_exit": waits is None and timeout is None, **options})
         async with held:
             while True:
@@ -342,7 +285,7 @@ def call_tool(
 
     try:
         if originals is not None:
-            _must_be_shown(originals, arguments)
+            must_be_shown(originals, arguments)
         held = sayso.hold(tool, arguments, **{"withdraw_on_exit": waits is None, **options})
         with held:
             while True:
