@@ -107,6 +107,9 @@ def test_1_a_yes_to_what_was_shown_does_not_count_for_what_another_reviewer_made
     )  # fmt: skip
     assert shown.tool_call == {"name": "pay", "args": {"object": 1_000}, "call_id": None}
     Payer()(10, resume_state=shown.to_dict(), user_response="yes")
+    stale = changed(held(pay, 30))
+    with pytest.raises(sayso.ConfirmationRejected):
+        Payer()(30, resume_state=stale, user_response="no")  # which is a no to the changed call, too
     changed(held(pay, 20))
     shown = held(pay, 20)
     sayso.respond_to_confirmation(shown.id, seen=shown.fingerprint)

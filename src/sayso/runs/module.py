@@ -308,7 +308,7 @@ def record(store: Store, request: Request, response: Response, *, seen: str | No
 
     Args:
         response: The person's response; None and whitespace mean no response.
-        seen: The fingerprint of the call that the person saw; None for the call as it was asked.
+        seen: The fingerprint of the call that an approval is for; None for the call as it was asked.
 
     Raises:
         InvalidChangesError: The changed arguments or their JSON are invalid; the request stays pending.
@@ -334,9 +334,9 @@ def _decide(review: Review, request: Request, answer: str | Mapping[str, Any], s
         case str() if answer.lower() in _YES:
             review.approve(request.id, seen=seen)
         case str() if answer.lower() in _NO:
-            review.reject(request.id, seen=seen)
+            review.reject(request.id)  # a no to the call that was shown is one to a changed call, too
         case str():
-            review.feedback(request.id, answer, seen=seen)
+            review.feedback(request.id, answer)
         case _ if not answer:
             # `{}` removes all arguments; merging it would approve the call unchanged, which the person did not want.
             review.approve(request.id, arguments={}, seen=seen)
