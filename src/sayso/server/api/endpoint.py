@@ -351,13 +351,13 @@ class Endpoint:
     def _is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.handler)
 
-    def done(self, context: Context, given: Sequence[BaseModel]) -> Awaitable[BaseModel | Response]:
+    def run(self, context: Context, given: Sequence[BaseModel]) -> Awaitable[BaseModel | Response]:
         """Run the handler with validated input; raises what the handler raises."""
         if self._is_async:
             return self.handler(context, *given)
         return (context.commit if self.is_brief else context.look)(self.handler, *given)
 
-    async def answered(self, http: Http, principal: Principal, slot: Slot | None) -> ASGIApp:
+    async def respond(self, http: Http, principal: Principal, slot: Slot | None) -> ASGIApp:
         """Answer an authenticated request; raises `Problem` for a wrong kind of token or invalid input."""
         if principal.kind not in self.kinds:
             raise Problem(
@@ -370,9 +370,9 @@ class Endpoint:
         if self.input is not None:
             given = [_read_query(http, self.input) if takes_query else await _read_body(http, self.input)]
         context = self.context(http, principal, slot)
-        done = self.done(context, given)
+        running = self.run(context, given)
         del given  # a long poll lets go of its input while it waits
-        answer = await done
+        answer = await running
         if isinstance(answer, Response):
             return answer
         if context.status == 304:
@@ -443,7 +443,7 @@ class Api:
         http = Http(scope, receive)
         error = next((make for begin, make in self._errors_at.items() if path.startswith(begin)), response)
         try:
-            answer = await _answered(http, endpoints)
+            answer = await _authenticate_and_respond(http, endpoints)
         except Problem as problem:
             answer = error(problem)
         except errors.SaysoError as fault:
@@ -460,7 +460,7 @@ class Api:
         await answer(scope, receive, send)
 
 
-async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
+async def _authenticate_and_respond(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
     state = http.app.state
     strangers: Rate = state.stranger_rate
     tokens: Tokens = state.tokens
@@ -482,7 +482,7 @@ async def _answered(http: Http, endpoints: Mapping[str, Endpoint]) -> ASGIApp:
             strangers.count(f"session {principal.reviewer.identity.folded}")
         if endpoint is None:
             raise _no_endpoint(endpoints)
-        answer = await endpoint.answered(http, principal, slot)
+        answer = await endpoint.respond(http, principal, slot)
     except Problem as problem:
         if principal is None or problem.kind.code == "not_signed_in":  # the latter: revoked meanwhile
             strangers.count(f"stranger {'' if http.client is None else http.client.host}")

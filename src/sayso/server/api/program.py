@@ -464,7 +464,7 @@ async def _run_operation(own: Ownership, operation: messages.Operation) -> messa
         try:
             own.http.app.state.rate.count(f"token {own.principal.token_id}")
             given = validated("body", partial(endpoint.input.model_validate_json, json.dumps(operation.body)))
-            answer = await endpoint.done(type(own)(own.http, own.principal, own.slot), [given])
+            answer = await endpoint.run(type(own)(own.http, own.principal, own.slot), [given])
             return messages.Answered.of(status=200, body=answer)
         except (errors.SaysoError, Problem) as fault:
             problem = problem_of(fault)
