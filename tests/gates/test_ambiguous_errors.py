@@ -48,6 +48,8 @@ Urllib3Connect = fake("urllib3.exceptions.ConnectTimeoutError", Urllib3Timeout)
 NewConnection = fake("urllib3.exceptions.NewConnectionError", Urllib3Connect)
 Urllib3Read = fake("urllib3.exceptions.ReadTimeoutError", Urllib3Timeout)
 Urllib3SSL = fake("urllib3.exceptions.SSLError", Urllib3Error)
+Redis = fake("redis.exceptions.ConnectionError")
+Mongo = fake("pymongo.errors.AutoReconnect")
 Aio = fake("aiohttp.client_exceptions.ClientConnectionError")
 AioOS = fake("aiohttp.client_exceptions.ClientOSError", Aio, OSError)
 AioConnector = fake("aiohttp.client_exceptions.ClientConnectorError", AioOS)
@@ -150,6 +152,9 @@ def test_a_pool_that_calls_itself_again_and_a_redirect_were_not_the_first_to_sen
     assert is_ambiguous(nested(NewConnection("refused"), manager, manager, pool))
     assert is_ambiguous(nested(NewConnection("refused"), "requests.sessions.resolve_redirects", pool))
     assert is_ambiguous(nested(ConnectionRefusedError(), "urllib.request.http_error_302"))
+    again, connect = "redis.retry.call_with_retry", "redis.connection.connect_check_health"
+    assert not is_ambiguous(nested(Redis("refused"), again, connect))
+    assert is_ambiguous(nested(Redis("refused"), again, again, connect))
 
 
 def fallback(handled: BaseException, error: BaseException, where: str) -> BaseException:
@@ -283,6 +288,14 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "a sayso.StoreError after a lost connection": lambda: caused(
         errors.StoreUnavailableError("away"), ConnectionResetError()
     ),
+    "redis.ConnectionError, lost": lambda: connecting(Redis("Connection closed by server."), "redis.connection.read"),
+    "redis.TimeoutError": fake("redis.exceptions.TimeoutError"),
+    "websockets.ConnectionClosedError": fake(
+        "websockets.exceptions.ConnectionClosedError", fake("websockets.exceptions.ConnectionClosed")
+    ),
+    "pymongo.NetworkTimeout": fake("pymongo.errors.NetworkTimeout", Mongo),
+    "pika.StreamLostError": fake("pika.exceptions.StreamLostError"),
+    "kafka.KafkaTimeoutError": fake("kafka.errors.KafkaTimeoutError"),
     "mcp, closed": lambda: mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"),
     "mcp, timed out": lambda: mcp("mcp.shared.exceptions.MCPError", -32001, "Request timed out"),
     "mcp 1, timed out": lambda: mcp("mcp.shared.exceptions.McpError", 408, "Timed out"),
@@ -360,6 +373,9 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "sayso.StoreError of a call inside": lambda: caused(
         errors.StoreUnavailableError("away"), fake("httpx.ConnectError")("refused")
     ),
+    "redis.ConnectionError, refused": lambda: connecting(Redis("refused"), "redis.connection.connect_check_health"),
+    "redis.AuthenticationError": fake("redis.exceptions.AuthenticationError", Redis),
+    "pymongo.ServerSelectionTimeoutError": fake("pymongo.errors.ServerSelectionTimeoutError", Mongo),
     "mcp, an error of the tool": lambda: mcp("mcp.shared.exceptions.MCPError", -32602, "Invalid params"),
     "EOFError of input()": EOFError,
     "imaplib.IMAP4.error": lambda: imaplib.IMAP4.error("no such mailbox"),

@@ -60,6 +60,7 @@ _SOCKET = _names("builtins", "TimeoutError ConnectionResetError ConnectionAborte
 _TLS = "ssl.SSLError"
 _POSTGRES = {"asyncpg.PostgresConnectionError", "psycopg.OperationalError", "psycopg2.OperationalError"}
 _POSTGRES_CLOSED = {"asyncpg.InterfaceError", "psycopg2.InterfaceError"}
+_REDIS = _names("redis", "ConnectionError TimeoutError")
 _MYSQL = _names("mysql", "InterfaceError OperationalError") | {"MySQLdb.OperationalError", "pymysql.OperationalError"}
 # Raised after something was or may have been sent; also the interrupts of job queues, which hit a call anywhere.
 _SENT = frozenset[str]().union(
@@ -76,13 +77,17 @@ _SENT = frozenset[str]().union(
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
     _names("imaplib", "IMAP4.abort"),
+    _names("kafka", "KafkaTimeoutError"),
     _names("multiprocessing", "TimeoutError"),
+    _names("pika", "ConnectionClosed StreamLostError"),
+    _names("pymongo", "AutoReconnect WTimeoutError"),
     _names("requests", "ChunkedEncodingError"),
     _names("rq", "BaseTimeoutException"),
     _names("sayso", "OutcomeNotRecordedError"),
     _names("smtplib", "SMTPServerDisconnected"),
     _names("subprocess", "TimeoutExpired"),
     _names("urllib3", "IncompleteRead InvalidChunkLength TimeoutError"),
+    _names("websockets", "ConnectionClosed"),
 )
 # Classes for errors both before and after sending: the error that they carry decides; without one, nobody knows.
 _EITHER = frozenset[str]().union(
@@ -102,6 +107,8 @@ _NOT_SENT = frozenset[str]().union(
     _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
     _names("psycopg", "ConnectionTimeout"),
     _names("psycopg_pool", "PoolClosed PoolTimeout TooManyRequests"),
+    _names("pymongo", "ServerSelectionTimeoutError"),
+    _names("redis", "AuthenticationError BusyLoadingError MaxConnectionsError"),
     _names("requests", "ConnectTimeout ProxyError"),
     _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
 )
@@ -119,7 +126,7 @@ _MCP = _names("mcp", "MCPError McpError")
 _MCP_OPEN = {-32000, -32001, 408}  # the connection was closed; a request timed out, also in the first version
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _NOT_EXECUTED = "sayso.NotExecuted"
-_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
+_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | {_NOT_EXECUTED}
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
 # Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
@@ -128,6 +135,7 @@ _CONNECTS = {
     ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
     ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
     ("psycopg.connection_async", "connect"), ("psycopg2", "connect"), ("pymysql.connections", "connect"),
+    ("redis.connection", "connect_check_health"), ("redis.asyncio.connection", "connect_check_health"),
 }  # fmt: skip
 # Where clients and libraries try again, or follow a redirect: a local variable, and its value in the first attempt. The
 # error of the last attempt says nothing about the earlier ones, and does not refer to their errors.
@@ -144,7 +152,10 @@ _TRIES_AGAIN: dict[tuple[str, str], tuple[str, object]] = {
 }
 _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
 # These call themselves again, or are in the traceback for a redirect only.
-_REPEATED = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
+_REPEATED = {
+    ("redis.asyncio.retry", "call_with_retry"), ("redis.retry", "call_with_retry"),
+    ("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen"),
+}  # fmt: skip
 _REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
 _STANDARD = {"builtins", "socket", "ssl"}
 
@@ -321,6 +332,8 @@ def _has_broken(name: str, error: Any) -> bool:
         return state is None or (state.startswith(_SQL_OPEN) and state not in _SQL_NOT_CONNECTED)
     if name in _POSTGRES_CLOSED:
         return "connection" in str(error) and "closed" in str(error)
+    if name in _REDIS:
+        return True
     if name in _MYSQL:
         return bool(error.args) and error.args[0] in _MYSQL_OPEN
     if name == _TLS:
