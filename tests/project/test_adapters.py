@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 # What the modules of the frameworks share, and what is no agent framework: a server of tools, two durable engines.
-SHARED = {"functions", "mcp_server", "replay", "tool_calls", "dbos", "temporal"}
+SHARED = {"functions", "mcp_server", "replay", "shown", "tool_calls", "dbos", "temporal"}
 # Rows of `frameworks.toml` that are none either.
 RECIPES = {"main", "mcp", "coding_agents", "schedulers", "airflow"}
 # Where a framework's extra, page, program or tests are not named after its module.

@@ -13,25 +13,20 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
 from itertools import count
 from typing import Any, Literal, Unpack, cast
 
-from sayso import clock, config
-from sayso.drivers import offload
 from sayso.errors import ConfigError, KeyReusedError
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRequired
 from sayso.integrations import tool_calls
 from sayso.integrations.tool_calls import ToolFailed, ToolHook, ToolResult, acall_tool, check_wait, framework
 from sayso.model import canonical
-from sayso.model.ids import is_random, new_run_id, new_token
-from sayso.model.request import State, not_run
+from sayso.model.ids import new_run_id, new_token
+from sayso.model.request import not_run
 
 Wait = Literal["auto", "block", "ticket"]
 _UNKNOWN = "its server has no tool of this name"  # the server could run any tool
-_REPLAY = timedelta(minutes=10)
 _BEAT = 5.0  # seconds between progress notifications
 
 
@@ -57,9 +52,10 @@ class _Calls(ToolHook):
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         options = tool_calls.options_of(self._options, key="", run=self._own_run, **about)
-        number = await self._next(digest, options)
-        # Nobody comes back to a call that waits.
-        options["key"] = new_token() if self._timeout is None else f"{digest}-{number}"
+        number = self._delivered[digest]
+        if number == 0 and self._timeout is not None:  # an earlier process may have had some
+            number = await tool_calls.next_number(options, digest)
+        options["key"] = f"{digest}-{number}" if self._timeout is not None else new_token()  # nobody comes back
         ran, is_over = list[Any](), True
 
         async def execute(approved: dict[str, Any]) -> Any:
@@ -93,25 +89,6 @@ class _Calls(ToolHook):
             return ran[0]
         content = [*_texts(result.words), *_module("mcp_types").CallToolResult(content=result.value["content"]).content]
         return kind(content=content, structured_content=result.value["structured"], is_error=False)
-
-    async def _next(self, digest: str, options: HoldOptions) -> int:
-        """Return the number of the next call of equal ones, of which the results before it were delivered.
-
-        In a named run, an earlier process of this server may have delivered some. A result that ended in the last ten
-        minutes may not have reached its client.
-        """
-        run = options.get("run")
-        if digest not in self._delivered and run is not None and self._timeout is not None and not is_random(run):
-            store, number = config.open_store(options.get("store")), 0
-            while True:
-                found = await offload(partial(store.find_key, run, f"{digest}-{number}"))
-                ended = None if found is None or found.execution is None else found.execution.finished_at
-                is_ended = found is not None and found.state in {State.DONE, State.FAILED}
-                if not is_ended or ended is None or clock.now() - ended <= _REPLAY:
-                    break
-                number += 1
-            self._delivered[digest] = max(self._delivered[digest], number)
-        return self._delivered[digest]
 
 
 async def _every_tool(provider: Any, failures: list[Exception]) -> list[Any]:
@@ -236,9 +213,7 @@ class ApprovalMiddleware(_Middleware):
 class ServerApproval:
     """Holds calls of a server of the official SDK: `server.middleware.append(ServerApproval(server, ["refund"]))`.
 
-    Args:
-        server: The `MCPServer`, which provides the schemas of its tools.
-        tools, wait, patience, options: As for `ApprovalMiddleware`.
+    `server` is the `MCPServer`, which provides the schemas of its tools; the others are as for `ApprovalMiddleware`.
     """
 
     def __init__(

@@ -15,13 +15,15 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import sayso
-from sayso import aio, errors
-from sayso.drivers import UserCall, in_thread, shielded
+from sayso import aio, clock, config, errors
+from sayso.drivers import UserCall, in_thread, offload, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
@@ -31,7 +33,7 @@ from sayso.integrations.shown import is_shown, must_be_shown, plain
 from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
-from sayso.model.request import MODEL_WORDS, State, not_run
+from sayso.model.request import MODEL_WORDS, Request, State, not_run
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter sets itself."""
@@ -537,3 +539,34 @@ class PendingCalls:
                 left.remove(each)
                 return each[0], self._words.get(), given
         return None, "", others
+
+
+_DELIVERY = timedelta(minutes=10)  # how long a result may still be on its way
+
+
+def is_over(request: Request, *, is_ours: bool) -> bool:
+    """Return whether an equal call no longer belongs to this request, and so is a new one.
+
+    A person's refusal stays in effect. A result that this process did not handle may not have reached its client.
+    """
+    if request.state is State.EXPIRED:
+        return True
+    if request.state is State.CANCELLED:
+        return request.decision is not None and request.decision.channel == "program"
+    if request.state not in {State.DONE, State.FAILED} or is_ours:
+        return False
+    ended = None if request.execution is None else request.execution.finished_at
+    return ended is None or clock.now() - ended > _DELIVERY
+
+
+async def next_number(options: HoldOptions, digest: str) -> int:
+    """Return the number of the next of equal calls whose keys are `DIGEST-NUMBER`, as an earlier process left them."""
+    run, number = options.get("run"), 0
+    if run is None or is_random(run):
+        return number
+    store = config.open_store(options.get("store"))
+    while (found := await offload(partial(store.find_key, run, f"{digest}-{number}"))) is not None:
+        if not is_over(found, is_ours=False):
+            break
+        number += 1
+    return number

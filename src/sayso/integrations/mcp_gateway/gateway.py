@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Literal, cast
@@ -29,17 +28,17 @@ from sayso.gates.scope import requester
 from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import Message, Send, dump, object_of, parts_of, tool_result, truncate
 from sayso.integrations.mcp_gateway.elicitation import Elicitation
+from sayso.integrations.tool_calls import is_over
 from sayso.model import canonical
 from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Request, State, not_run
+from sayso.model.request import State, not_run
 from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
 _OPEN = (State.PENDING, State.APPROVED)
 _KEY = "sayso/key"  # the client's own key in the `_meta` of a call; all calls with it are the same call, forever
-_REPLAY = timedelta(minutes=10)  # during which a result may be undelivered by another process of the run
 _GONE = "the client disconnected"
 _GRACE = 5.0  # seconds for a started call after its client is gone
 _BEAT = 5.0
@@ -452,7 +451,7 @@ class _Occasions:
             if occasion.users > 0 and not occasion.is_ticket:
                 continue
             found = await offload(partial(self._store.find_key, self._run, key))
-            if found is None or not _is_over(found, is_ours=occasion.held is not None):
+            if found is None or not is_over(found, is_ours=occasion.held is not None):
                 occasion.is_ticket = occasion.is_ticket or (found is not None and occasion.held is None)
                 break
         return f"{digest}:{number}", number
@@ -483,18 +482,3 @@ class _Occasions:
                 await held.withdraw(reason) if held is not None else None
             except errors.SaysoError as error:
                 _log.warning("could not withdraw %s (%s); it will not start", held and held.id, error)
-
-
-def _is_over(request: Request, *, is_ours: bool) -> bool:
-    """Return whether an equal call no longer belongs to this request, and so is a new one.
-
-    A person's refusal stays in effect. A result that this session did not handle may not have reached its client.
-    """
-    if request.state is State.EXPIRED:
-        return True
-    if request.state is State.CANCELLED:
-        return request.decision is not None and request.decision.channel == "program"
-    if request.state not in {State.DONE, State.FAILED} or is_ours:
-        return False
-    ended = None if request.execution is None else request.execution.finished_at
-    return ended is None or clock.now() - ended > _REPLAY
