@@ -518,9 +518,10 @@ def test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back
 
     asyncio.run(cancelled())
     (request,) = store.list(Filter()).requests
-    assert (request.state, ran) == (State.CANCELLED, [])
+    # With a key, whoever asks again makes this very call.
+    assert (request.state, ran) == (State.APPROVED if "key" in occasion else State.CANCELLED, [])
     assert request.decision is not None
-    assert request.decision.comment == "the program stopped waiting (CancelledError)"
+    assert "key" in occasion or request.decision.comment == "the program stopped waiting (CancelledError)"
 
 
 def test_who_leaves_after_an_error_keeps_the_approval(store: Store) -> None:

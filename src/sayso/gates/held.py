@@ -248,9 +248,10 @@ class HeldBase:
         request = (yield from self._refreshing()) if self._withdraws else None
         if request is not None and request.state is State.PENDING:
             yield from self._withdrawing("the program left before anybody decided")
-        # A cancelled caller makes the call no more, and another one must not find its approval.
+        # A cancelled caller makes the call no more, and another one must not find its approval. With a key, the other
+        # one makes this very call.
         is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))
-        if request is not None and request.state is State.APPROVED and is_cancelled:
+        if request is not None and request.state is State.APPROVED and is_cancelled and request.key is None:
             yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 
     def _must_not_be_denied(self) -> None:
