@@ -213,7 +213,10 @@ def test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_fi
         assert not is_ambiguous(connecting(caused(refused(), cause), where, **first))
         assert is_ambiguous(connecting(caused(refused(), cause), where, **later))
         assert is_ambiguous(caused(RuntimeError("could not pay"), connecting(caused(refused(), cause), where, **later)))
-    assert not is_ambiguous(connecting(ValueError("a response that the code rejects"), where, **later))
+    rejected = fake("stripe._error.CardError" if client == "stripe" else "openai.ConflictError")("409, a duplicate")
+    assert not is_ambiguous(connecting(rejected, where, **first))
+    assert is_ambiguous(connecting(rejected, where, **later)) is (client != "stripe"), "whose repetitions have one key"
+    assert not is_ambiguous(caused(sayso.NotExecuted("a duplicate"), connecting(rejected, where, **later)))
 
 
 OPEN: dict[str, Callable[[], BaseException]] = {

@@ -570,7 +570,7 @@ async def test_react_ends_with_the_unknown_outcome_and_its_model_is_not_asked_ag
 
 
 def test_the_package_of_no_client_is_imported() -> None:
-    text = inspect.getsource(importlib.import_module("sayso.gates.outcome"))
+    text = inspect.getsource(importlib.import_module("sayso.gates.ambiguous"))
     imports = {line.split()[1].partition(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
     ours = {
         "__future__",

@@ -171,7 +171,8 @@ def is_ambiguous(
         handled: The error that the caller was handling when it made the call; earlier errors are not judged.
     """
     try:
-        return bool(_Judge(also, handled, _was_tried_before(error, handled)).judge([error]))
+        judgement = _Judge(also, handled).judge([error])
+        return judgement is True or (_known_name(error) != _NOT_EXECUTED and _was_tried_before(error, handled))
     except Exception:  # noqa: BLE001  reading an error may run user code; if that fails, nothing is known
         return True
 
@@ -182,12 +183,10 @@ class _Judge(NamedTuple):
     Attributes:
         also: Further ambiguous classes.
         handled: The error that the caller was handling when it made the call.
-        is_later_attempt: Whether a client tried before by itself; that nothing was sent this time is not enough then.
     """
 
     also: tuple[type[BaseException], ...]
     handled: BaseException | None
-    is_later_attempt: bool
 
     def judge(self, errors: Iterable[BaseException]) -> bool | None:
         """Return the judgement of several errors together."""
@@ -212,8 +211,6 @@ class _Judge(NamedTuple):
             return self.judge(inside) is not False
         is_broken = name in _SOCKET or _has_broken(name, error)
         is_before = name in _NOT_SENT or (is_broken and _was_connecting(error))
-        if is_before and self.is_later_attempt:
-            return True
         is_after = name in _SENT or (is_broken and not is_explained) or _is_open_rpc(name, error)
         if is_after and not is_before:
             return True
@@ -293,7 +290,10 @@ def _cut_off(timeout: BaseException) -> BaseException | None:
 
 
 def _was_tried_before(error: BaseException, handled: BaseException | None) -> bool:
-    """Return whether a client, or a library for retries, had tried before the attempt that raised the error."""
+    """Return whether a client, or a library for retries, had tried before the attempt that raised the error.
+
+    What the last attempt says, such as a refused connection or status 409, does not tell how the earlier ones ended.
+    """
     met, waiting = set[int](), [error]
     while waiting:
         current = waiting.pop()
@@ -302,7 +302,7 @@ def _was_tried_before(error: BaseException, handled: BaseException | None) -> bo
         met.add(id(current))
         first: dict[tuple[Any, str], FrameType] = {}
         for frame, place in _frames(current):
-            if place in _REDIRECTED or _is_later_attempt(frame, place):
+            if place in _REDIRECTED or _is_later_attempt(frame, place, current):
                 return True
             # One frame is there twice if it raised an error again.
             if place in _REPEATED and first.setdefault(place, frame) is not frame:
@@ -312,7 +312,10 @@ def _was_tried_before(error: BaseException, handled: BaseException | None) -> bo
     return False
 
 
-def _is_later_attempt(frame: FrameType, place: tuple[Any, str]) -> bool:
+def _is_later_attempt(frame: FrameType, place: tuple[Any, str], error: BaseException) -> bool:
+    # Stripe's client repeats a request with the same idempotency key, so that an answer is that to the first attempt.
+    if type(error).__module__.startswith("stripe.") and _known_name(error) not in _EITHER:
+        return False
     if place in _TRIES_AGAIN:
         variable, first = _TRIES_AGAIN[place]
         return frame.f_locals.get(variable) != first

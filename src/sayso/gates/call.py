@@ -424,7 +424,7 @@ def execute(
 
     The start is durable before the call runs. If the call raises an error, its outcome is `failed`. If it is
     interrupted (cancellation, Ctrl-C, exit), its outcome is `unknown`, because its effect is not known; likewise after
-    an ambiguous error (`sayso.gates.outcome`), to which a note is added.
+    an ambiguous error (`sayso.gates.ambiguous`), to which a note is added.
 
     Args:
         gate, store, request: The function's gate, its store and the request to start.

@@ -272,7 +272,7 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
         return verdict_of(rule, "")
     handled = sys.exc_info()[1]
     try:
-        is_async = inspect.iscoroutinefunction(rule) or inspect.iscoroutinefunction(type(rule).__call__)
+        is_async = any(map(inspect.iscoroutinefunction, (rule, inspect.unwrap(rule), type(rule).__call__)))
         seen = _copies(gate, arguments) if is_async else arguments
         asked = gate.hook_call(rule, seen, lambda: _forms(arguments))
         lost = nan_in(asked.kwargs)

@@ -290,7 +290,7 @@ class Gate:
         escalation: Who else may decide, and after which time.
         option_names: The author's names for options that are called otherwise here: `{"when": "requires_approval"}`.
         context: Computes facts for the reviewer's front end from the masked arguments.
-        ambiguous: Further errors after which the effect of a call is uncertain (see `sayso.gates.outcome`).
+        ambiguous: Further errors after which the effect of a call is uncertain (see `sayso.gates.ambiguous`).
         key: The occasion of a call in its run; for `effect`, `title`, `summary` see `sayso.gate`.
         suspends: The exceptions of a call that has not ended and may be started again.
         always: A person decides each call, even one that a rule allows, and no grant or budget can.
