@@ -387,6 +387,24 @@ def test_what_one_step_masks_is_masked_in_every_step_of_the_run(ada: Browser, st
     assert [secret for secret in secrets.values() if secret in page] == []
 
 
+def test_a_model_that_writes_stars_hides_nothing_of_its_run(ada: Browser, store: Store) -> None:
+    def pay(to: str, amount: str) -> dict[str, str]:
+        return {"to": to, "amount": amount}
+
+    def note(to: str, amount: str) -> None:
+        """Take a note."""
+
+    def confirm() -> None:
+        raise NotImplementedError
+
+    flow = sayso.Workflow(name="flow").step(sayso.Tool(pay), to="eve@evil.example", amount="1000000")
+    flow = flow.step(sayso.Tool(note), to="***", amount="***", depends_on=["pay"])
+    output = flow.step(sayso.Tool(confirm, requires_approval=True), depends_on=["note"])().run()
+    page = ada.get(f"/runs/{output.run_id}").text
+    assert "eve@evil.example" in page
+    assert "1000000" in page
+
+
 def test_a_run_of_a_plain_program_is_known_by_its_requests(ada: Browser, pay: Pay) -> None:
     with sayso.run("order/47 21?"):
         request_id = held(pay, 5).confirmation_id

@@ -11,7 +11,6 @@ from typing import Any, cast
 from sayso import config
 from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
-from sayso.model.canonical.json_tree import MASK
 from sayso.model.redaction import Redaction, scrub, words_of
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunRecord, RunState
@@ -190,24 +189,12 @@ def _shown(stored: dict[str, Any] | None, masked: Redaction) -> Any:
 def masks_of(known: dict[str, Body], requests: Iterable[Request] = ()) -> tuple[Redaction, frozenset[str]]:
     """Return what must be masked wherever a run is shown: names, and the texts that are masked under them."""
     requests = list(requests)
-    names = frozenset[str]().union(*(one.redact for one in requests), *map(_masked_in, known.values()))
+    names = frozenset[str]().union(
+        *(one.redact for one in requests), *(body.get("redact", ()) for body in known.values())
+    )
     masked = Redaction(list(filter(words_of, names)))
     texts = (*(_secrets_of(body, masked) for body in known.values()), *map(_secrets_of_request, requests))
     return masked, frozenset[str]().union(*texts)
-
-
-def _masked_in(body: Body) -> frozenset[str]:
-    """Return the names whose values are masked in a step's own input."""
-    found, waiting = set[str](), [body.get("input")]
-    while waiting:
-        tree: Any = waiting.pop()
-        if isinstance(tree, dict):
-            parts = cast("dict[str, Any]", tree)
-            found.update(name for name, value in parts.items() if value == MASK)
-            waiting += parts.values()
-        elif isinstance(tree, list):
-            waiting += cast("list[Any]", tree)
-    return frozenset(found)
 
 
 def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:

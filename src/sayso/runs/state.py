@@ -26,7 +26,8 @@ from sayso.drivers import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
-from sayso.model.canonical.json_tree import dumps
+from sayso.model.canonical.json_tree import MASK, dumps
+from sayso.model.redaction import DEFAULT_KEYS
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
@@ -499,6 +500,13 @@ class StepContext:
         }  # fmt: skip
         if value is not None:
             body["value"] = live_value(value, self.runnable.function)
+        # Other steps mask these names too; that a model wrote `***` itself masks nothing.
+        shown, masked = self.input or {}, self.runnable.gate.redaction.keys - DEFAULT_KEYS
+        if MASK in shown.values():
+            real = self.arguments()
+            masked |= {name for name, text in shown.items() if text == MASK and real.get(name) != MASK}
+        if masked:
+            body["redact"] = sorted(masked)
         self.history.put(self.place, body)
 
     def emit_start(self) -> None:
