@@ -90,7 +90,7 @@ class Aliased:
 
 
 SHOWN_WHOLE = {
-    "alias and secret": Order(lines=[Line(price=5, note="abc")], pin=SecretStr("0815")),
+    "alias and no secret": Order(lines=[Line(price=5, note="abc")], pin=SecretStr("")),
     "further field": Order.model_validate({"colour": "red"}),
     "default": Parcel(Order()),
     "defaults of other types": Defaults(),
@@ -100,6 +100,7 @@ SHOWN_WHOLE = {
 }
 SHOWN_IN_PART = {
     "order.amount": Order(amount=5_000),
+    "order.pin": Order(pin=SecretStr("0815")),
     "order.lines.0.note": Order(lines=[Line(note="abcdef")]),
     "order.order.amount": Parcel(Order(amount=5_000)),
     "order.1.amount": [1, Order(amount=5_000)],
