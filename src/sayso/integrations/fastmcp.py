@@ -52,9 +52,9 @@ class _Calls(ToolHook):
         form = canonical.encode({"client": _client(), "tool": name, "arguments": arguments}).text
         digest = hashlib.sha256(form.encode()).hexdigest()[:40]
         options = tool_calls.options_of(self._options, key="", run=self._own_run, **about)
+        if digest not in self._delivered and self._timeout is not None:  # an earlier process may have had some
+            self._delivered.setdefault(digest, await tool_calls.next_number(options, digest))
         number = self._delivered[digest]
-        if number == 0 and self._timeout is not None:  # an earlier process may have had some
-            number = await tool_calls.next_number(options, digest)
         options["key"] = f"{digest}-{number}" if self._timeout is not None else new_token()  # nobody comes back
         ran, is_over = list[Any](), True
 

@@ -566,7 +566,7 @@ async def next_number(options: HoldOptions, digest: str) -> int:
         return number
     store = config.open_store(options.get("store"))
     while (found := await offload(partial(store.find_key, run, f"{digest}-{number}"))) is not None:
-        if not is_over(found, is_ours=False):
-            break
+        if found.state not in {State.DONE, State.FAILED} or not is_over(found, is_ours=False):
+            break  # a no, or an expiry, answers later calls too
         number += 1
     return number
