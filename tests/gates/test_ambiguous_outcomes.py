@@ -88,7 +88,7 @@ async def test_a_cancellation_of_which_the_function_makes_another_error_is_unkno
         ran.append(to)
         is_paying.set()
         try:
-            await asyncio.sleep(3600)
+            await asyncio.sleep(3600 if len(ran) == 1 else 0)
         except asyncio.CancelledError:
             raise Stopped from None
 

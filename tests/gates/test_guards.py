@@ -200,6 +200,9 @@ def test_a_call_that_is_broken_off_is_unknown_and_not_failed(memory: Store, brok
     with pytest.raises(broken_off):
         pay(1)
     assert state_of(request_id) is State.UNKNOWN
+    execution = memory.get(request_id).execution
+    assert execution is not None
+    assert (execution.error or "").startswith(broken_off.__name__), "it is recorded by the call itself"
     with pytest.raises(errors.OutcomeUnknownError):
         pay(1)
 

@@ -524,6 +524,7 @@ def test_nor_does_it_open_a_run_inside_of_another_ones() -> None:
     with pytest.raises(errors.ConfigError, match=r"work goes on in the run 'order-2'"):
         next(one)
     assert run_id() == "order-2"
+    other.close()  # and not by a collection within another test
 
 
 def test_runs_that_generators_leave_in_another_order_say_so_and_are_left() -> None:

@@ -603,8 +603,8 @@ MUTANTS = [
     ),
     Mutant(
         "a pause carries the masked call", "gates/signals.py",
-        "return ToolCall(subject.name, subject.arguments)",
-        "return ToolCall(subject.name, __import__('json').loads(subject.form))",
+        "self.tool_call = ToolCall(call.name, call.arguments)",
+        "self.tool_call = ToolCall(call.name, __import__('json').loads(call.form))",
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(

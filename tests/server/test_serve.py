@@ -132,7 +132,7 @@ def test_a_stranger_makes_it_print_another_link_and_not_many(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    app, _ = serve._for_one(store, Reviewer("ada"), None, "http://localhost:8600", None)
+    app, _ = serve._app_for_one(store, Reviewer("ada"), None, "http://localhost:8600", None)
     capsys.readouterr()
     client = TestClient(app, base_url="http://localhost:8600")
     for later, count in [(0, 0), (serve._SECONDS_BETWEEN_LINKS, 1), (1, 0), (1, 0), (serve._SECONDS_BETWEEN_LINKS, 1)]:
