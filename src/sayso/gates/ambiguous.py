@@ -414,18 +414,18 @@ class Handled(NamedTuple):
             raise.
     """
 
-    error: BaseException | None
+    error: BaseException
     trace: TracebackType | None
 
     @classmethod
-    def now(cls) -> Self:
-        """Return what is handled here."""
+    def now(cls) -> Self | None:
+        """Return what is handled here; None if nothing is."""
         error = sys.exc_info()[1]
-        return cls(error, None if error is None else error.__traceback__)
+        return None if error is None else cls(error, error.__traceback__)
 
     def before(self) -> BaseException | None:
         """Return the error if it is older than the call and has nothing to do with it."""
-        return None if self.error is None or self.error.__traceback__ is not self.trace else self.error
+        return self.error if self.error.__traceback__ is self.trace else None
 
 
 def is_own_word(error: BaseException | None, handled: Handled | None) -> bool:
@@ -433,5 +433,5 @@ def is_own_word(error: BaseException | None, handled: Handled | None) -> bool:
     if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:
         return False
     with suppress(Exception):  # as in `mark_unknown`
-        error._sayso_inner = handled or Handled(None, None)  # type: ignore[attr-defined]  # noqa: SLF001
+        error._sayso_inner = handled  # type: ignore[attr-defined]  # noqa: SLF001
     return True

@@ -8,7 +8,6 @@ and never contains a secret.
 
 from __future__ import annotations
 
-import inspect
 import string
 import sys
 from collections import UserDict, UserList, deque
@@ -272,8 +271,7 @@ def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
         return verdict_of(rule, "")
     handled = sys.exc_info()[1]
     try:
-        is_async = any(map(inspect.iscoroutinefunction, (rule, inspect.unwrap(rule), type(rule).__call__)))
-        seen = _copies(gate, arguments) if is_async else arguments
+        seen = _copies(gate, arguments) if gate.has_async_rule else arguments
         asked = gate.hook_call(rule, seen, lambda: _forms(arguments))
         lost = nan_in(asked.kwargs)
         answer = (yield asked) if lost is None else None

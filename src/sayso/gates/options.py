@@ -434,6 +434,12 @@ class Gate:
         return HookCall(hook, self._hook_arguments[id(hook)](arguments), snapshot)
 
     @cached_property
+    def has_async_rule(self) -> bool:
+        """Whether its rule is awaited, as far as its functions show; computing this takes longer than most rules."""
+        rule: Any = self.when
+        return any(map(inspect.iscoroutinefunction, (rule, inspect.unwrap(rule), type(rule).__call__)))
+
+    @cached_property
     def is_unbounded(self) -> bool:
         """Whether only Python's own rules limit its arguments."""
         return not self.signature.fields and not self._bare.has_bounds
