@@ -178,7 +178,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         notify_arguments: Whether notifications may carry the arguments, masked; by default they carry none.
         ambiguous: One or several exception classes after which the effect of the call is uncertain: it ends as
             `unknown` and is not retried automatically. Timeouts and lost connections of common libraries are known
-            (`docs/guides/survive-crashes.md` lists them). `raise sayso.NotExecuted(...)` says that nothing happened.
+            (`docs/guides/survive-crashes.md` says which). `raise sayso.NotExecuted(...)` says that nothing happened.
         key: The occasion of a call in its run, which needs a name: a template over the arguments (`"{order_id}"`) or a
             callable over them. A key is asked once and finds its request forever: a call that is done returns its
             stored result, one that runs elsewhere is waited for, and other arguments raise `KeyReusedError`.
