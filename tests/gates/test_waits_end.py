@@ -565,6 +565,21 @@ def test_a_call_whose_effect_is_taken_leaves_no_approval_behind_that_holds_the_e
 # -- between the decision and the start --------------------------------------------------------------------------------
 
 
+async def cancelled(
+    call: Callable[[], None], store: Store, is_there: threading.Event, go_on: threading.Event, ends: list[BaseException]
+) -> Request:
+    """Approve a call in a thread, and cancel its task where it stands until `go_on`; return its request."""
+    task = asyncio.create_task(asyncio.to_thread(call))
+    (request,) = await asyncio.to_thread(waiting_in, store)
+    sayso.Review().approve(request.id, by="ada")
+    assert await asyncio.to_thread(is_there.wait, PATIENCE)
+    task.cancel()
+    await asyncio.wait([task])
+    go_on.set()
+    await until(lambda: bool(ends))
+    return request
+
+
 def test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision(
     store: Store, disk: Disk, ends: list[BaseException]
 ) -> None:
@@ -588,18 +603,7 @@ def test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision(
         except sayso.ConfirmationCancelled as error:
             ends.append(error)
 
-    async def main() -> Request:
-        task = asyncio.create_task(asyncio.to_thread(call))
-        (request,) = await asyncio.to_thread(waiting_in, store)
-        sayso.Review().approve(request.id, by="ada")
-        assert await asyncio.to_thread(is_late.wait, PATIENCE)
-        task.cancel()
-        await asyncio.wait([task])
-        go_on.set()
-        await until(lambda: bool(ends))
-        return request
-
-    request = asyncio.run(main())
+    request = asyncio.run(cancelled(call, store, is_late, go_on, ends))
     assert store.get(request.id).state is State.CANCELLED
     assert disk.deleted == []
 
@@ -628,18 +632,7 @@ def test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_
 
     monkeypatch.setattr(store, "start", slow)
 
-    async def main() -> Request:
-        task = asyncio.create_task(asyncio.to_thread(call))
-        (request,) = await asyncio.to_thread(waiting_in, store)
-        sayso.Review().approve(request.id, by="ada")
-        assert await asyncio.to_thread(is_starting.wait, PATIENCE)
-        task.cancel()
-        await asyncio.wait([task])
-        go_on.set()
-        await until(lambda: bool(ends))
-        return request
-
-    request = asyncio.run(main())
+    request = asyncio.run(cancelled(call, store, is_starting, go_on, ends))
     assert isinstance(ends[0], sayso.ConfirmationCancelled)
     assert disk.deleted == []
     ended = store.get(request.id)
