@@ -3,7 +3,7 @@
 The classes of client libraries are made here with the modules, names and bases that the real ones have (httpx 0.28,
 httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, openai 3.54, stripe 16.1, psycopg
 3.3, psycopg2 2.9, asyncpg 0.32, PyMySQL 1.2, mysqlclient 2.2, billiard 4.3, rq 3.0), because sayso knows them by these
-and imports none. `test_ambiguous_outcomes.py` has real ones against real sockets.
+and imports none. `test_ambiguous_sockets.py` has real ones against real sockets.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ Mongo = fake("pymongo.errors.AutoReconnect")
 Aio = fake("aiohttp.client_exceptions.ClientConnectionError")
 AioOS = fake("aiohttp.client_exceptions.ClientOSError", Aio, OSError)
 AioConnector = fake("aiohttp.client_exceptions.ClientConnectorError", AioOS)
+AioResponse = fake("aiohttp.client_exceptions.ClientResponseError")
 AioServer = fake("aiohttp.client_exceptions.ServerConnectionError", Aio)
 AioTimeout = fake("aiohttp.client_exceptions.ServerTimeoutError", AioServer, TimeoutError)
 BotoConnection = fake("botocore.exceptions.ConnectionError")
@@ -66,7 +67,8 @@ ASYNCPG = fake("asyncpg.exceptions.PostgresConnectionError")
 Interface = fake("asyncpg.exceptions._base.InterfaceError")
 PyMySQL = fake("pymysql.err.OperationalError")
 MySQL = fake("MySQLdb.OperationalError")
-Stripe = fake("stripe._error.APIConnectionError")
+StripeError = fake("stripe._error.StripeError")
+Stripe = fake("stripe._error.APIConnectionError", StripeError)
 
 
 class MaxRetry(fake("urllib3.exceptions.MaxRetryError", Urllib3Error)):
@@ -92,6 +94,18 @@ def sql(path: str, state: str | None, message: str = "the connection was lost") 
     made: BaseException = fake(path, kind)(message)
     setattr(made, "pgcode" if kind is PSYCOPG2 else "sqlstate", state)
     return made
+
+
+def answered(path: str, attribute: str, status: int, *bases: type[BaseException]) -> BaseException:
+    """Return an error that carries the HTTP status of an answer, where the real one does."""
+    value: Any = status
+    *outer, last = attribute.split(".")
+    if outer:
+        value = {outer[-1]: {last: value}} if len(outer) > 1 else SimpleNamespace(**{last: value})
+        last = outer[0]
+    error = fake(path, *bases)("the server answered")
+    setattr(error, last, value)
+    return error
 
 
 def detailed(number: int) -> OSError:
@@ -269,6 +283,32 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "stripe.APIConnectionError, aborted": lambda: caused(
         Stripe(), RequestsConnection(Protocol("aborted", ConnectionResetError()))
     ),
+    "aiohttp.ContentTypeError": lambda: answered(
+        "aiohttp.client_exceptions.ContentTypeError", "status", 200, AioResponse
+    ),
+    "anthropic.InternalServerError": lambda: answered(
+        "anthropic.InternalServerError", "status_code", 529, fake("anthropic.APIStatusError")
+    ),
+    "azure.ServiceResponseTimeoutError": fake(
+        "azure.core.exceptions.ServiceResponseTimeoutError", fake("azure.core.exceptions.ServiceResponseError")
+    ),
+    "azure.HttpResponseError, 500": lambda: answered("azure.core.exceptions.HttpResponseError", "status_code", 500),
+    "botocore.ClientError, 503": lambda: answered(
+        "botocore.exceptions.ClientError", "response.ResponseMetadata.HTTPStatusCode", 503
+    ),
+    "google.DeadlineExceeded": lambda: answered(
+        "google.api_core.exceptions.DeadlineExceeded",
+        "code",
+        504,
+        fake("google.api_core.exceptions.GoogleAPICallError"),
+    ),
+    "httpx.DecodingError": fake("httpx.DecodingError"),
+    "openai.InternalServerError": lambda: answered(
+        "openai.InternalServerError", "status_code", 500, fake("openai.APIStatusError")
+    ),
+    "openai.APIResponseValidationError": fake("openai.APIResponseValidationError"),
+    "requests.ContentDecodingError": fake("requests.exceptions.ContentDecodingError", RequestException),
+    "stripe.APIError, 500": lambda: answered("stripe._error.APIError", "http_status", 500, StripeError),
     "ssl.SSLError, read": lambda: ssl.SSLError("The read operation timed out"),
     "ssl.SSLSyscallError": lambda: ssl.SSLSyscallError(5, "Some I/O error occurred"),
     "OSError, EIO": lambda: OSError(errno.EIO, "Input/output error"),
@@ -325,7 +365,11 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "httpx.ConnectError, in the handshake": lambda: caused(
         fake("httpx.ConnectError")(), caused(fake("httpcore.ConnectError")(ConnectionResetError()), None)
     ),
-    "httpx.HTTPStatusError": fake("httpx.HTTPStatusError"),
+    "httpx.HTTPStatusError, 499": lambda: answered("httpx.HTTPStatusError", "response.status_code", 499),
+    "azure.ServiceRequestError": fake("azure.core.exceptions.ServiceRequestError"),
+    "aiohttp.ClientHttpProxyError, 502": lambda: answered(
+        "aiohttp.client_exceptions.ClientHttpProxyError", "status", 502, AioResponse
+    ),
     "requests.ConnectTimeout": lambda: fake(
         "requests.exceptions.ConnectTimeout", RequestsConnection, RequestsTimeout
     )(MaxRetry(caused(Urllib3Connect(), TimeoutError()))),
@@ -372,7 +416,13 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "pymysql 2013, connecting": lambda: connecting(PyMySQL(2013, "Lost connection"), "pymysql.connections.connect"),
     "pymysql 1205": lambda: PyMySQL(1205, "Lock wait timeout exceeded"),
     "mysqlclient 2013, connecting": lambda: connecting(MySQL(2013, "Lost connection"), "MySQLdb.connections.__init__"),
-    "stripe.CardError": fake("stripe._error.CardError"),
+    "stripe.CardError, 402": lambda: answered("stripe._error.CardError", "http_status", 402, StripeError),
+    "openai.RateLimitError": lambda: answered(
+        "openai.RateLimitError", "status_code", 429, fake("openai.APIStatusError")
+    ),
+    "botocore.ClientError, 400": lambda: answered(
+        "botocore.exceptions.ClientError", "response.ResponseMetadata.HTTPStatusCode", 400
+    ),
     "sayso.StoreError of a call inside": lambda: caused(
         errors.StoreUnavailableError("away"), fake("httpx.ConnectError")("refused")
     ),

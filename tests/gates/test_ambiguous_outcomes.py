@@ -7,15 +7,10 @@ tool, an agent, a workflow, `ReAct` and a worker, and some talk to real sockets 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import importlib
 import inspect
-import socket
-import struct
-import threading
-import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -321,117 +316,6 @@ def test_an_agent_and_a_workflow_have_no_such_option_because_their_tools_do(kind
         kind(name="shop", ambiguous=ValueError, **({"model": "openai:x"} if kind is sayso.Agent else {}))
 
 
-# -- real sockets -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def served(how: str) -> Iterator[int]:
-    """Listen, take each request, and then hang up, reset, stay silent, or break off in the answer; give the port."""
-    listener, kept = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
-
-    def serve() -> None:
-        while True:
-            try:
-                line, _ = listener.accept()
-            except OSError:
-                return
-            kept.append(line)
-            heard = b""
-            while b"amount=5" not in heard and (piece := line.recv(65_536)):
-                heard += piece
-            if how == "half":
-                line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
-            if how == "reset":
-                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            if how != "hang":
-                line.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join(60)
-        for line in kept:
-            line.close()
-
-
-def raised_by(post: Callable[[int, float], None], port: int, seconds: float) -> Exception:
-    try:
-        post(port, seconds)
-    except Exception as error:  # noqa: BLE001  each client has its own
-        return error
-    raise AssertionError("nothing was raised")
-
-
-def refusing() -> int:
-    """Return a port on which nobody listens."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return listener.getsockname()[1]
-
-
-def by_urllib(port: int, seconds: float) -> None:
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds).read()
-
-
-def by_http_client(port: int, seconds: float) -> None:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)) as line:
-        line.request("POST", "/", body=b"amount=5")
-        line.getresponse().read()
-
-
-def by_httpx(port: int, seconds: float) -> None:
-    httpx = pytest.importorskip("httpx2", reason="a client with the errors of httpx")
-    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5", timeout=seconds)
-
-
-def by_requests(port: int, seconds: float) -> None:
-    requests = pytest.importorskip("requests")
-    with requests.Session() as session:
-        session.post(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds)
-
-
-def by_asyncio(port: int, seconds: float) -> None:
-    async def post() -> None:
-        async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            try:
-                writer.write(b"amount=5")
-                await reader.readexactly(500)
-            finally:
-                writer.close()
-
-    asyncio.run(post())
-
-
-CLIENTS: dict[str, Callable[[int, float], None]] = {
-    "urllib": by_urllib, "http.client": by_http_client, "httpx": by_httpx, "requests": by_requests,
-    "asyncio": by_asyncio,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("how", ["hang up", "reset", "hang", "half"])
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_connection_that_is_lost_after_sending_is_unknown(store: Store, client: str, how: str) -> None:
-    post, seconds = sayso.gate(CLIENTS[client], name="post", wait="raise"), 0.5 if how == "hang" else 60.0
-    with served(how) as port:
-        request_id = approved(post, port, seconds)
-        error = raised_by(post, port, seconds)
-    assert state_of(request_id) is State.UNKNOWN, repr(error)
-    assert request_id in error.__notes__[-1]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_connection_that_was_refused_is_failed(store: Store, client: str) -> None:
-    post = sayso.gate(CLIENTS[client], name="post", wait="raise")
-    port = refusing()
-    request_id = approved(post, port, 60.0)
-    error = raised_by(post, port, 60.0)
-    assert state_of(request_id) is State.FAILED, repr(error)
-
-
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -572,16 +456,4 @@ async def test_react_ends_with_the_unknown_outcome_and_its_model_is_not_asked_ag
 def test_the_package_of_no_client_is_imported() -> None:
     text = inspect.getsource(importlib.import_module("sayso.gates.ambiguous"))
     imports = {line.split()[1].partition(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
-    ours = {
-        "__future__",
-        "collections",
-        "contextlib",
-        "errno",
-        "functools",
-        "inspect",
-        "sys",
-        "types",
-        "typing",
-        "sayso",
-    }
-    assert imports <= ours
+    assert imports <= {*sys.stdlib_module_names, "sayso"}

@@ -1,17 +1,18 @@
 """Which exceptions leave it open whether a call took effect.
 
-A call that may have taken effect (a timeout, or a connection lost after sending) ends as `unknown`; a call that raised
-anything else ends as `failed`. An exception is judged together with its causes and contexts, even suppressed ones. Its
-class is recognized by package and name, so no client library is imported. Invariant: an ambiguous error becomes
-`failed` only if it certainly occurred before anything was sent, or is `NotExecuted`.
+A call that may have taken effect (a timeout, a connection lost after sending, a server error) ends as `unknown`; a
+call that raised anything else ends as `failed`. An exception is judged together with its causes and contexts, even
+suppressed ones. Its class is recognized by package and name, so no client library is imported. Invariant: an ambiguous
+error becomes `failed` only if it certainly occurred before anything was sent, or is `NotExecuted`.
 """
 
 from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, Self, cast
 
@@ -65,28 +66,34 @@ _MYSQL = _names("mysql", "InterfaceError OperationalError") | {"MySQLdb.Operatio
 # Raised after something was or may have been sent; also the interrupts of job queues, which hit a call anywhere.
 _SENT = frozenset[str]().union(
     _of_httpx("ReadTimeout WriteTimeout ReadError WriteError CloseError RemoteProtocolError TimeoutException"),
+    _of_httpx("DecodingError"),
     _names("aiohttp", "ServerDisconnectedError ServerTimeoutError ClientOSError ClientPayloadError"),
     _names("aiohttp", "ClientConnectionResetError ClientConnectionError HttpProcessingError"),
+    _names("anthropic", "APIResponseValidationError"),
+    _names("aiohttp", "ContentTypeError"),
     _names("asyncio", "IncompleteReadError"),
+    _names("azure", "ServiceResponseError"),
     _names("billiard", "SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
     _names("botocore", "IncompleteReadError"),
     _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("concurrent", "CancelledError TimeoutError BrokenExecutor"),
+    _names("google", "RetryError"),
     _names("grpc", "FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
     _names("imaplib", "IMAP4.abort"),
     _names("kafka", "KafkaTimeoutError"),
     _names("multiprocessing", "TimeoutError"),
+    _names("openai", "APIResponseValidationError"),
     _names("pika", "ConnectionClosed StreamLostError"),
     _names("pymongo", "AutoReconnect WTimeoutError"),
-    _names("requests", "ChunkedEncodingError"),
+    _names("requests", "ChunkedEncodingError ContentDecodingError"),
     _names("rq", "BaseTimeoutException"),
     _names("sayso", "OutcomeNotRecordedError"),
     _names("smtplib", "SMTPServerDisconnected"),
     _names("subprocess", "TimeoutExpired"),
-    _names("urllib3", "IncompleteRead InvalidChunkLength TimeoutError"),
+    _names("urllib3", "DecodeError IncompleteRead InvalidChunkLength TimeoutError"),
     _names("websockets", "ConnectionClosed"),
 )
 # Classes for errors both before and after sending: the error that they carry decides; without one, nobody knows.
@@ -103,7 +110,8 @@ _NOT_SENT = frozenset[str]().union(
     _names("socket", "gaierror herror"),
     _names("ssl", "SSLCertVerificationError"),
     _of_httpx("ConnectTimeout PoolTimeout ConnectError ProxyError LocalProtocolError UnsupportedProtocol"),
-    _names("aiohttp", "ClientConnectorError ConnectionTimeoutError ServerFingerprintMismatch"),
+    _names("aiohttp", "ClientConnectorError ClientHttpProxyError ConnectionTimeoutError ServerFingerprintMismatch"),
+    _names("azure", "ServiceRequestError"),
     _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
     _names("psycopg", "ConnectionTimeout"),
     _names("psycopg_pool", "PoolClosed PoolTimeout TooManyRequests"),
@@ -115,6 +123,27 @@ _NOT_SENT = frozenset[str]().union(
 # Raised for a certificate, and also for a connection that broke during sending: only the error inside decides.
 _SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
 
+# Where errors carry the HTTP status of an answer. A server error (500 or above) does not say how far the server came; a
+# gateway answers 502 and 504 for a lost connection and a timeout behind it.
+_STATUS: dict[str, Callable[[Any], object]] = {
+    "aiohttp.ClientResponseError": attrgetter("status"),
+    "anthropic.APIStatusError": attrgetter("status_code"),
+    "azure.HttpResponseError": attrgetter("status_code"),
+    "botocore.ClientError": lambda error: error.response["ResponseMetadata"]["HTTPStatusCode"],
+    "google.GoogleAPICallError": attrgetter("code"),
+    "httpx.HTTPStatusError": attrgetter("response.status_code"),
+    "httpx2.HTTPStatusError": attrgetter("response.status_code"),
+    "openai.APIStatusError": attrgetter("status_code"),
+    "requests.HTTPError": attrgetter("response.status_code"),
+    "stripe.StripeError": attrgetter("http_status"),
+    "urllib.HTTPError": attrgetter("code"),
+}
+# Where clients decode an answer.
+_DECODES = {
+    ("aiohttp.client_reqrep", "json"), ("httpx._models", "json"), ("httpx2._models", "json"),
+    ("requests.models", "json"), ("urllib3.response", "json"),
+}  # fmt: skip
+
 # SQLSTATEs of a connection that broke, of a server that crashed, and of a statement whose end the server does not know.
 _SQL_OPEN, _SQL_NOT_CONNECTED = ("08", "40003", "57P02"), {"08001", "08004"}
 _MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the same, with the system's error
@@ -124,10 +153,11 @@ _DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
 _ENDS_IN = {"ftplib", "multiprocessing.connection"}
 _MCP = _names("mcp", "MCPError McpError")
 _MCP_OPEN = {-32000, -32001, 408}  # the connection was closed; a request timed out, also in the first version
+_SERVER_ERROR = 500
 _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _NOT_EXECUTED = "sayso.NotExecuted"
 _DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
-_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | {_NOT_EXECUTED}
+_KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | set(_STATUS) | {_NOT_EXECUTED}
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
 # Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
@@ -211,7 +241,7 @@ class _Judge(NamedTuple):
             return self.judge(inside) is not False
         is_broken = name in _SOCKET or _has_broken(name, error)
         is_before = name in _NOT_SENT or (is_broken and _was_connecting(error))
-        is_after = name in _SENT or (is_broken and not is_explained) or _is_open_rpc(name, error)
+        is_after = name in _SENT or (is_broken and not is_explained) or _is_open_answer(name, error)
         if is_after and not is_before:
             return True
         # A task group cancels its other tasks in the middle when one fails.
@@ -344,7 +374,14 @@ def _has_broken(name: str, error: Any) -> bool:
     return name == "" and isinstance(error, OSError) and error.errno in _DISK_OR_LINE
 
 
-def _is_open_rpc(name: str, error: Any) -> bool:
+def _is_open_answer(name: str, error: Any) -> bool:
+    """Return whether a server's answer broke off, cannot be decoded, or does not tell whether the call took effect."""
+    if any(place in _DECODES for _, place in _frames(error)):
+        return True
+    if name in _STATUS:
+        with suppress(AttributeError, KeyError):  # a program may raise such an error without an answer
+            status = _STATUS[name](error)
+            return isinstance(status, int) and status >= _SERVER_ERROR
     if name == "builtins.EOFError":
         return any(module in _ENDS_IN for _, (module, _) in _frames(error))
     if name in _MCP:
