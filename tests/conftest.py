@@ -115,7 +115,7 @@ def forget_settings() -> None:
         store.close()
     config._open.clear()
     config._tokens.clear()
-    config._chosen_store = config._chosen_reviewer = config._default = None
+    config._chosen_store = config._chosen_reviewer = config._chosen_program = config._default = None
     config._reviewer_nearby.cache_clear()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import config, errors
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing.scene import refusal
@@ -397,3 +397,58 @@ def test_nobody_decides_where_the_system_knows_no_user(monkeypatch: pytest.Monke
     monkeypatch.setattr("getpass.getuser", getuser)
     with pytest.raises(errors.ConfigError, match="SAYSO_REVIEWER"):
         config.default_reviewer()
+
+
+# -- the program -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("/srv/shop/main.py", "main.py"), ("/srv/bin/uvicorn", "uvicorn"), ("/lib/shop/__main__.py", "shop"),
+        ("", "python"), ("-c", "-c"), ("/srv/a\nb.py", "'a\\nb.py'"),
+    ],
+)  # fmt: skip
+def test_program_is_named_by_its_script(monkeypatch: pytest.MonkeyPatch, script: str, name: str) -> None:
+    monkeypatch.setattr("sys.argv", [script])
+    assert config.requester() == Identity("program", name)
+
+
+def test_configured_program_wins_over_environment_over_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/srv/bin/uvicorn"])
+    monkeypatch.setenv("SAYSO_PROGRAM", "billing")
+    assert config.requester() == Identity("program", "billing")
+    sayso.configure(program="refunds")
+    assert config.requester() == Identity("program", "refunds")
+
+
+def test_program_that_cannot_be_one_is_refused_and_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.ConfigError, match="program="):
+        sayso.configure(program="a\u202eb")
+    monkeypatch.setenv("SAYSO_PROGRAM", " ")
+    sayso.configure(store="memory:")
+
+    @sayso.gate(wait="raise")
+    def pay() -> None: ...
+
+    with pytest.raises(errors.ConfigError, match="SAYSO_PROGRAM"):
+        pay()
+    assert not sayso.Review().list()
+
+
+def test_two_programs_of_one_script_share_no_grant(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/srv/bin/uvicorn"])
+    sayso.configure(store="memory:", program="shop")
+
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> str:
+        return "paid"
+
+    with sayso.run("first"), pytest.raises(sayso.ConfirmationRequired) as held:
+        pay(5)
+    sayso.Review().grant(held.value.confirmation_id, count=5, lasts="1h", by="ada")
+    with sayso.run("second"):
+        assert pay(5) == "paid"
+    sayso.configure(program="bank")
+    with sayso.run("third"), pytest.raises(sayso.ConfirmationRequired):
+        pay(5)

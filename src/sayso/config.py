@@ -1,4 +1,4 @@
-"""Settings: the default store, the reviewer at this terminal, and the keys.
+"""Settings: the default store, the name of this program, the reviewer at this terminal, and the keys.
 
 `configure` overrides environment variables (`SAYSO_STORE`, `SAYSO_TOKEN`, …), which override the settings file: the one
 that `SAYSO_CONFIG` names, else `sayso.toml` in this folder or the nearest one above. If none of them names a store, it
@@ -23,7 +23,7 @@ from typing import Any, cast
 
 from sayso import errors
 from sayso.drivers import in_forked_child
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import PROGRAM, Identity, Reviewer
 from sayso.stores.base import Store
 
 _FILE = "sayso.toml"
@@ -40,6 +40,7 @@ _chosen_store: Store | None = None
 _tokens: dict[str, str] = {}  # by server address; a token is sent to no other server
 _default: Store | None = None  # the store of the environment and the settings file, opened once
 _chosen_reviewer: Reviewer | str | None = None
+_chosen_program: str | None = None
 pinned: tuple[Path | None, Mapping[str, str]] | None = None
 """What `only_settings` was given; None outside its block."""
 
@@ -51,8 +52,9 @@ def _after_fork() -> None:
 
 
 def configure(
-    *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None
-) -> None:
+    *, store: Store | str | None = None, token: str | None = None, reviewer: Reviewer | str | None = None,
+    program: str | None = None,
+) -> None:  # fmt: skip
     """Set the defaults of this process. What is not given stays unchanged.
 
     Args:
@@ -61,16 +63,21 @@ def configure(
             of your own.
         token: A token of the kind `ask`, for a sayso server. Defaults to `SAYSO_TOKEN`.
         reviewer: Who decides when a decision names nobody.
+        program: The name under which this process asks. People see it, and grants and budgets belong to it. Defaults
+            to `SAYSO_PROGRAM`, else the name of the script. A sayso server takes the token's name.
 
     Raises:
-        ConfigError: The address names no store, or names a sayso server for which there is no token.
+        ConfigError: The address names no store, or names a sayso server for which there is no token; or a name is
+            invalid.
     """
-    global _chosen_store, _chosen_reviewer
+    global _chosen_store, _chosen_reviewer, _chosen_program
     check_store(store)
     if reviewer is not None and not isinstance(reviewer, Reviewer):
         if not isinstance(reviewer, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise errors.ConfigError(f"reviewer= takes a name or a sayso.Reviewer, not {reviewer!r}; nothing was set")
         _reviewer_named(reviewer)
+    if program is not None:
+        _program_named(program)
     if token is not None:
         if not isinstance(store, str) or not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise errors.ConfigError("token= is for a sayso server; give its address too: configure(store=…, token=…)")
@@ -82,6 +89,8 @@ def configure(
         _chosen_store = open_store(store)
     if reviewer is not None:
         _chosen_reviewer = reviewer
+    if program is not None:
+        _chosen_program = program
 
 
 @contextmanager
@@ -509,3 +518,33 @@ def _reviewer_named(name: str) -> Reviewer:
         raise errors.ConfigError(
             f"the reviewer's name cannot be used: {error}; set SAYSO_REVIEWER or pass a reviewer"
         ) from error
+
+
+def requester() -> Identity:
+    """Return the identity under which this process asks: `configure`, `SAYSO_PROGRAM`, else the name of its script.
+
+    Raises:
+        ConfigError: The name is not valid.
+    """
+    chosen = _chosen_program or os.environ.get("SAYSO_PROGRAM")
+    return _program_named(chosen) if chosen else _program_of(sys.argv[0] if sys.argv else "")
+
+
+@cache
+def _program_named(name: str) -> Identity:
+    try:
+        return Identity(PROGRAM, name)
+    except ValueError as error:
+        raise errors.ConfigError(
+            f"the program's name cannot be used: {error}; correct SAYSO_PROGRAM or program=, and nothing ran"
+        ) from error
+
+
+@cache
+def _program_of(script: str) -> Identity:
+    path = Path(script)
+    name = path.parent.name if path.name == "__main__.py" else path.name  # of the package, if it is run by `python -m`
+    try:
+        return Identity(PROGRAM, name or "python")
+    except ValueError:  # a file name that cannot be displayed
+        return Identity(PROGRAM, ascii(name).strip() or "python")

@@ -238,7 +238,7 @@ def clear_confirmation(confirmation_id: str) -> None:
     scope.current().forget(confirmation_id)
     store = config.store_with(confirmation_id)
     if store is not None:
-        store.withdraw(confirmation_id, scope.requester())
+        store.withdraw(confirmation_id, config.requester())
 
 
 def clear_all_confirmations() -> None:

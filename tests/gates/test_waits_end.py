@@ -20,9 +20,9 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.config import requester
 from sayso.confirmation import get_confirmation_context
 from sayso.gates import notices, wait
-from sayso.gates.scope import requester
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, held, waiting_in

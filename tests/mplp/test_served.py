@@ -78,7 +78,7 @@ def test_a_program_that_can_only_ask_does_not_process_decisions(there: Store) ->
 
 
 def test_a_program_cannot_give_a_persons_decision_another_role(here: Store, there: Store) -> None:
-    from sayso.gates.scope import requester
+    from sayso.config import requester
 
     _, confirm, request = submitted()
     sayso.Review(there, reviewer="ada").approve(request.id)
@@ -95,7 +95,7 @@ def test_a_program_cannot_give_a_persons_decision_another_role(here: Store, ther
 def test_the_id_of_a_confirm_that_another_program_uses_leaves_nothing_waiting(
     server: Serving, here: Store, there: Store
 ) -> None:
-    from sayso.gates.scope import requester
+    from sayso.config import requester
 
     plan = plan_of_three()
     brought = create_confirm("plan", plan.plan_id, "agent")

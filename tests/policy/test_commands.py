@@ -12,7 +12,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.cli import main
-from sayso.gates.scope import requester
+from sayso.config import requester
 from sayso.stores.grants import GrantVerbs
 
 pytest.importorskip("cel_expr_python")

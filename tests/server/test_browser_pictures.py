@@ -20,7 +20,7 @@ import pytest
 
 import sayso
 from sayso import clock
-from sayso.gates.scope import requester
+from sayso.config import requester
 from sayso.server import login_path
 from sayso.stores.memory import MemoryStore
 from tests.server.believable import fill

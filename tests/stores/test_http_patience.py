@@ -19,8 +19,8 @@ import pytest
 
 import sayso
 from sayso import config, errors
+from sayso.config import requester
 from sayso.gates import notices
-from sayso.gates.scope import requester
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review

@@ -8,11 +8,12 @@ from datetime import timedelta
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config
+from sayso.config import requester
 from sayso.drivers import Operations, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
 from sayso.gates.options import block_of, check_known, quorum_of
-from sayso.gates.scope import Occasion, Scope, requester
+from sayso.gates.scope import Occasion, Scope
 from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
 from sayso.model import duration

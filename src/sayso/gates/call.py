@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from sayso import clock, errors, telemetry
+from sayso import clock, config, errors, telemetry
 from sayso.drivers import Attempt, InThread, Operations, StoreCall, UserCall, drive
 from sayso.gates import captured
 from sayso.gates.ambiguous import Handled, is_own_word, mark_unknown
@@ -35,7 +35,7 @@ from sayso.gates.hooks import (
 )  # fmt: skip
 from sayso.gates.options import Gate
 from sayso.gates.outcome import asked_before, find_keyed, held_by_now, judged, look_into, outcome_of, replay
-from sayso.gates.scope import Occasion, executing, requester
+from sayso.gates.scope import Occasion, executing
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
@@ -155,7 +155,7 @@ def _run(
         if found is not request:
             return found
     elif caller.is_over(request):
-        yield StoreCall(store.withdraw, request.id, requester(), "the decision counted until now")
+        yield StoreCall(store.withdraw, request.id, config.requester(), "the decision counted until now")
         return None
     elif request.edited is not None and (returned := (yield from send_back(gate, store, request))) is not None:
         return returned
@@ -225,7 +225,7 @@ def _is_taken_back(
         raise errors.KeyReusedError(
             request.run_id, request.key, request_id=request.id, what=f"weaker requirements: {lack}"
         )
-    yield StoreCall(store.withdraw, request.id, requester(), lack)
+    yield StoreCall(store.withdraw, request.id, config.requester(), lack)
     return True
 
 
@@ -258,7 +258,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Operations[R
         return None
     # First compare the row with the journal: returning an altered one would hide that it was altered.
     yield StoreCall(store.settle, request.id)
-    return (yield StoreCall(store.send_back, request.id, requester(), problems))
+    return (yield StoreCall(store.send_back, request.id, config.requester(), problems))
 
 
 def _moved(effect: str, request: Request) -> str:
@@ -371,7 +371,7 @@ def _new_request(
         effect=effect,
         title=title,
         summary=summary,
-        requester=requester(),
+        requester=config.requester(),
         created_at=now,
         expires_at=now + (verdict.expires or gate.expires),
         approval_window=gate.approval_expires,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from sayso import errors
+from sayso import config, errors
 from sayso.drivers import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import is_own_word
@@ -242,7 +242,7 @@ class HeldBase:
 
     def _sending_back(self, problems: Collection[str]) -> Operations[None]:
         if self._request is not None:
-            self._request = yield StoreCall(self._store.send_back, self._request.id, scope.requester(), problems)
+            self._request = yield StoreCall(self._store.send_back, self._request.id, config.requester(), problems)
 
     def _leaving(self, error: BaseException | None) -> Operations[None]:
         request = (yield from self._refreshing()) if self._withdraws else None

@@ -23,9 +23,10 @@ from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from sayso import errors, telemetry
+from sayso.config import requester
 from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion, executing, requester
+from sayso.gates.scope import Occasion, executing
 from sayso.model import canonical, redaction
 from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import place

@@ -19,8 +19,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
-from functools import cache, partial, wraps
-from pathlib import Path
+from functools import partial, wraps
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
@@ -31,7 +30,7 @@ from sayso.gates import threads
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import runs_later
 from sayso.model.request import Request, State
-from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, Reviewer
+from sayso.model.reviewer import Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
@@ -113,16 +112,6 @@ class Occasion(NamedTuple):
 
 executing: ContextVar[tuple[Request, ...]] = ContextVar("sayso_executing", default=())
 """The requests whose call or `verify=` hook runs in this context, the innermost last."""
-
-
-@cache
-def requester() -> Identity:
-    """Return the identity of this program."""
-    name = Path(sys.argv[0] if sys.argv else "").name or "python"
-    try:
-        return Identity(PROGRAM, name)
-    except ValueError:  # a file name that cannot be displayed
-        return Identity(PROGRAM, ascii(name).strip() or "python")
 
 
 class Recalled(Protocol):

@@ -27,9 +27,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 from sayso import errors, telemetry
+from sayso.config import requester
 from sayso.drivers import Attempt, Operations, Pause, StoreCall, drive
 from sayso.errors import SaysoError, StoreError
-from sayso.gates.scope import requester
 from sayso.model.ids import is_random, new_request_id
 from sayso.model.request import Call, Request, not_run
 from sayso.model.run import RunUpdate

@@ -17,11 +17,12 @@ from functools import partial
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors
+from sayso.config import requester
 from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates import scope
 from sayso.gates.call import execute, find_or_ask
 from sayso.gates.options import quorum_of
-from sayso.gates.scope import Occasion, requester
+from sayso.gates.scope import Occasion
 from sayso.gates.signals import Caller
 from sayso.model import canonical, duration
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL

@@ -21,10 +21,10 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from sayso import clock, errors, telemetry
+from sayso.config import requester
 from sayso.errors import ConfigError
 from sayso.gates import signals
 from sayso.gates.hooks import secrets_among
-from sayso.gates.scope import requester
 from sayso.model import cached_property, canonical
 from sayso.model.ids import fingerprint, new_request_id, question_digest
 from sayso.model.request import Question, Request, State

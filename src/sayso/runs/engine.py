@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, cast
 
-from sayso import errors
+from sayso import config, errors
 from sayso.drivers import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import unknown_request
@@ -327,7 +327,7 @@ class _StepCaller(Caller):
         if request.idempotent and isinstance(attempt.raised, Exception) and not attempt.is_ambiguous:
             # Its end is in the history and nothing starts it again, so withdraw its approval.
             store = step.history.store
-            yield StoreCall(store.withdraw, request.id, scope.requester(), "it has ended")
+            yield StoreCall(store.withdraw, request.id, config.requester(), "it has ended")
         step.count("approvals:approved")
         if attempt.is_ambiguous:
             raise errors.OutcomeUnknownError(request.id) from attempt.raised

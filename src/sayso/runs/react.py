@@ -446,14 +446,14 @@ class ReAct(Module):
                 try:
                     where, _ = await self._request(state, waiting)
                     withdraw = partial(where.withdraw, is_brief=True)  # an unavailable store delays a no only briefly
-                    await call_store(where, withdraw, waiting.request, scope.requester(), "the run has ended")
+                    await call_store(where, withdraw, waiting.request, config.requester(), "the run has ended")
                 except errors.SaysoError as error:
                     _log.warning("%s could not be withdrawn after a rejection: %s", waiting.request, error)
             raise no
         if no.confirmation_id is not None:
             # The refusal has been handled; if the model makes the same call again, a person is asked again.
             where = await offload(partial(config.store_with, no.confirmation_id)) or store
-            await call_store(where, where.withdraw, no.confirmation_id, scope.requester())
+            await call_store(where, where.withdraw, no.confirmation_id, config.requester())
         return _Observation(no.message_for_model, is_error=True)
 
     # -- waiting calls -----------------------------------------------------------------------------------------
@@ -477,7 +477,7 @@ class ReAct(Module):
                 # It was asked again because it had expired, or because another process resumed from here first.
                 after = await call_store(store, store.settle, request.id)
                 if after.state in {State.DONE, State.FAILED}:
-                    await call_store(store, store.withdraw, got.confirmation_id, scope.requester(), "made elsewhere")
+                    await call_store(store, store.withdraw, got.confirmation_id, config.requester(), "made elsewhere")
                     got = _recorded(after)
             if isinstance(got, ConfirmationRequired):
                 first.request, first.is_asked = got.confirmation_id, True

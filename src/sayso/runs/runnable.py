@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, cast
 from weakref import WeakValueDictionary
 
-from sayso import errors
+from sayso import config, errors
 from sayso.drivers import until_done
 from sayso.gates import scope
 from sayso.model import canonical
@@ -289,7 +289,7 @@ async def _end(step: StepContext, output: OutputEvent) -> None:
     try:
         for request_id in {body["waits"] for _, body in history.waiting()}:
             withdraw = partial(history.store.withdraw, is_brief=True)
-            await call_store(history.store, withdraw, request_id, scope.requester(), "the run has ended")
+            await call_store(history.store, withdraw, request_id, config.requester(), "the run has ended")
     except errors.SaysoError:
         _log.exception("the pending requests of the run %s could not be withdrawn", history.run_id)
     if not _has_ended(step):

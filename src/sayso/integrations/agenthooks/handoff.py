@@ -15,9 +15,9 @@ from types import FrameType
 from typing import NoReturn
 
 from sayso import config, errors, policy
+from sayso.config import requester
 from sayso.gates.gate import hold
 from sayso.gates.held import Held
-from sayso.gates.scope import requester
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
 from sayso.integrations.agenthooks.options import Answer, Entry, Options, Session, Settings, shape_of

@@ -21,10 +21,10 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from sayso import aio, clock, config, errors
+from sayso.config import requester
 from sayso.drivers import offload
 from sayso.gates import signals
 from sayso.gates.ambiguous import NotExecuted
-from sayso.gates.scope import requester
 from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import Message, Send, dump, object_of, parts_of, tool_result, truncate
 from sayso.integrations.mcp_gateway.elicitation import Elicitation
