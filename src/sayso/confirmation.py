@@ -1,8 +1,8 @@
 """The confirmation API: `confirm_first`, a decorator that raises, and functions that record a person's response.
 
-`confirm_first` is a gate that raises, and `respond_to_confirmation` is a review; both are thin layers. The scope of the
-thread or task (`sayso.gates.scope`) records which requests it knows; `get_confirmation_context` returns them.
-Only the store decides whether a call may run.
+`confirm_first` is a gate that raises, and `respond_to_confirmation` decides through `sayso.reviews.Review`. The run of
+the thread or task (`sayso.gates.scope`) remembers its requests; `get_confirmation_context` returns them. Only the store
+decides whether a call may run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Run code that calls user functions and stores, written once, from sync and from async callers.
 
 Such code is a generator that yields operations (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives
-their results. `drive` runs each operation in place. `adrive` awaits awaitables and runs blocking store calls in a small
-thread pool; if its task is cancelled, it first waits until the running store call has ended.
+their results. `Attempt` is how a call of the gated function ended. `drive` runs each operation in place. `adrive`
+awaits awaitables and runs blocking store calls in a small thread pool; if its task is cancelled, it first waits until
+the running store call has ended.
 """
 
 from __future__ import annotations

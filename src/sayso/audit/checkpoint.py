@@ -10,7 +10,7 @@ A server writes checkpoints on a schedule and compares each time with what it re
 older copy of the store was restored, even though that copy is consistent.
 
 An anchor holds the newest checkpoint and all heads in a file that the store's writers cannot reach. It reveals what the
-store alone cannot: a removed end, a rewritten journal, an older copy. It proves nothing about later rows.
+store alone cannot: a journal that was cut off or rewritten, an older copy. It proves nothing about later rows.
 """
 
 from __future__ import annotations

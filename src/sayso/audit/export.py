@@ -10,10 +10,10 @@ the stated times, names, fingerprints, comments and states with these rows. The 
 shown. The other facts (risk, rule, prompt, context, needed reviewers, answer, error, result) are covered only by the
 receipt's digest and signature.
 
-A purge removes the content of requests that ended before a given time, the steps of ended runs, and old absences. Each
-request is purged in its own transaction, which adds a row to the journal; existing rows stay and still verify. Finally
-the removed content is scrubbed from the files. Requests that are pending, approved, running or have an unknown outcome
-are never purged, and neither are requests of a run that has not ended.
+A purge removes the content of requests that ended before a given time, the steps of ended runs, and ended delegations.
+Each request is purged in its own transaction, which adds a row to the journal; existing rows stay and still verify.
+Finally the removed content is scrubbed from the files. Requests that are pending, approved, running or have an unknown
+outcome are never purged, and neither are requests of a run that has not ended.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Plain immutable values (text, numbers, enum members, tuples of these) are part of the fingerprint, in canonical form,
 with their values at the time of the call; a variable that the function itself assigns is not. Other objects (an API
-client, a list) are compared by identity, in one process: no function uses the request of another one of the same name.
+client, a list) are compared by identity, in one process: if two functions of one name captured different ones, the
+second that meets a request raises `ConfigError`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`gate`, the decorator, and `hold`, for calls that are not Python functions, such as those of foreign tools.
 
 The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.gates.wait`.
-`hold` does the first steps, validating and asking, and returns a `Held` for the others.
+`hold` does the first steps, validating and asking, and returns a `Held` for the others. `Gate`, a function with its
+options, is in `sayso.gates.options`.
 """
 
 from __future__ import annotations

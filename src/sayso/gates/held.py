@@ -264,7 +264,7 @@ _inside: ContextVar[tuple[HeldBase, ...]] = ContextVar("sayso_once", default=())
 
 
 class _Awaited:
-    """The effect that waits for a call which another thread or task runs."""
+    """The operation that waits for a call which another thread or task runs."""
 
     def __init__(self, running: Future[Attempt]) -> None:
         self._running = running

@@ -1,9 +1,9 @@
-"""Calls the hooks of a gate, and masks secrets in what leaves it: the call, its result, error messages and facts.
+"""Calls the hooks of a gate, and masks secrets in what is stored or shown: the call, its result, errors and facts.
 
 The hooks are the rule, the key, the effect, the texts and facts for reviewers, and `verify=`. A text may also be a
 template (`"refund:{order_id}"`), parsed when the function is decorated. If a hook raises or returns an unusable value,
-the call does not run and `PolicyError` is raised, without quoting secrets. Invariant: a key or an effect is never empty
-and never contains a secret.
+the call does not run and `PolicyError` is raised, without quoting secrets. `unchanged` stops a call whose arguments
+changed after its rule decided. Invariant: a key or an effect is never empty and never contains a secret.
 """
 
 from __future__ import annotations

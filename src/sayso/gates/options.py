@@ -1,8 +1,8 @@
-"""The options of a gate (`Gate`), validated when the function is decorated.
+"""`Gate`: a function and the options of its gate, validated when the function is decorated.
 
-For example, this rejects functions without a name of their own, names that cannot be displayed, secrets that no
-argument can contain, and hooks with parameters that do not exist. Invariant: an option is rejected before anything is
-called or stored.
+For example, this rejects functions without a name of their own, names that cannot be displayed, names in `redact=` that
+no argument or result can have, and hooks with parameters that do not exist. `ForeignGate` is for a call that is no
+Python function. Invariant: an option is rejected before anything is called or stored.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The outcome of a call that has ended, and the earlier requests that a call repeats.
+"""How a call ended, and the earlier request that a call repeats.
 
-The earlier request of a call is that of its key, with its stored result, or the one that the call has waited for. A key
-finds its request forever, even if a rule now allows the call. Invariant: no call runs in addition to the request of its
-key, or against what a person decided while it waited; and nobody asks how a call ended that is known to go on.
+An earlier request is the one that this call waited for, the one with its key, or one that was decided in this run for
+the same call. A key finds its request forever, even if a rule now allows the call. Invariants: no call runs in addition
+to the request of its key, or against a decision that was made while it waited. `verify=` is not asked about a call that
+is known to be still running.
 """
 
 from __future__ import annotations

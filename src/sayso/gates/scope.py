@@ -3,10 +3,10 @@
 A decision applies only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
 processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
-caller's run. Leaving a run ends everything that began inside it. An `Occasion` is where a call is made, for whom, and
-what its gate requires there; `requester` is this program's identity. `FinishedCalls` is implemented by `sayso.runs`.
-Invariant: the person for whom a call may be made cannot decide it; in doubt, that is everybody for whom this process
-acts.
+caller's run. Leaving a run ends everything that began inside it. An `Occasion` has, for one call, the runs whose
+decisions apply, the people it acts for, and what its gate requires. `FinishedCalls` is implemented by `sayso.runs`.
+Invariant: a person for whom a call is made cannot decide it; outside a named run, that is everybody for whom this
+process acts.
 """
 
 from __future__ import annotations

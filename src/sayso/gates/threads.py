@@ -1,4 +1,4 @@
-"""When nobody waits for a call any more: cancelled jobs of thread pools, Ctrl-C, and SIGTERM.
+"""Detects that nobody waits for a call any more: cancelled jobs of thread pools, Ctrl-C, and SIGTERM.
 
 A wait in a thread does not notice by itself that its asyncio task was cancelled or that the program is ending.
 """

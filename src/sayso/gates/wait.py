@@ -1,9 +1,9 @@
-"""Blocks until a call is decided (`wait="block"`): asks at the terminal, or prints where to decide.
+"""Blocks until a call is decided, may start, or has ended elsewhere: asks at the terminal, or prints where to decide.
 
 The wait ends when the request changes, through any channel. If nobody waits for the call any more, its request is
-withdrawn. Waiting needs no extra thread: sync callers block their own and tasks await an event; one watcher thread per
-process wakes them all (`sayso.stores.processes`). One more thread runs the terminal dialogs of all tasks, one at a
-time.
+withdrawn, except in a named run, to which somebody may come back. Waiting needs no extra thread: sync callers block
+their own and tasks await an event; one watcher thread per process wakes them all (`sayso.stores.processes`). One more
+thread runs the terminal dialogs of all tasks, one at a time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A reviewer's edit of a call: applied, and validated as far as possible without the program's classes.
 
-A value that equals its mask keeps the original; an omitted argument takes its default. Calls that wait for a plan or a
-target have additional rules. Invariant: the program that runs the call can rebuild every edit that is accepted here.
+A value that equals its mask keeps the original; an omitted argument takes its default. Calls of `sayso.mplp`, which
+wait for a plan or a target, have additional rules. Invariant: the program that runs the call can rebuild every edit
+that is accepted here.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The journal: entries chained by hash, the order in which events may follow each other, and purging a request.
 
-An `Entry` is one transition. Its `link` is SHA-256 over the JSON array of the previous link and every other field, in
-the order of `Entry`, without spaces, as UTF-8. Walking the chain (`sayso.audit.verify`) detects rows that were changed,
-removed, swapped or inserted. Detecting a chain that was truncated takes a copy of its head that is kept elsewhere
-(`sayso.audit.checkpoint`). `Trail` checks that the entries of one request follow from each other.
+An `Entry` is one transition of a request, or a fact of a run, such as a denial. Its `link` is SHA-256 over the JSON
+array of the previous link and every other field, in the order of `Entry`, without spaces, as UTF-8. Walking the chain
+(`sayso.audit.verify`) detects rows that were changed, removed, swapped or inserted. Detecting a chain that was
+truncated takes a copy of its head that is kept elsewhere (`sayso.audit.checkpoint`). `Trail` checks that the entries of
+one request follow from each other.
 """
 
 from __future__ import annotations

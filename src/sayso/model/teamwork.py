@@ -1,4 +1,4 @@
-"""What reviewers do with a request before they decide it: claim, assign, release, extend, and comment.
+"""What reviewers do with a request besides deciding it: claim, assign, release, extend, and comment.
 
 Pure functions like those of `sayso.model.lifecycle`; none changes the state of a request. A comment does not change the
 request, gives no right, and is not sent to the program; `@name` in it mentions somebody. Invariant: values that are

@@ -1,8 +1,8 @@
 """Text for people: its language, and escapes that make it safe to show.
 
 Texts are written in English in the code, where each is its own key in a gettext catalogue. `say` translates into the
-language that `speaking` chose for the current context. Only the inbox chooses one, while it renders a page: errors,
-commands, log lines, and whatever is stored or sent are in English.
+language that `speaking` chose for the current context, and without one into English. Pages and push notifications
+choose one; errors, commands, log lines and stored texts are in English.
 
 `escape` makes invisible, look-alike and direction-changing characters visible. Also `storable` (what a store can keep),
 CSV cells that a spreadsheet does not run as formulas, and `Text`.

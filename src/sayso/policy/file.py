@@ -2,7 +2,8 @@
 
 With an invalid file no call passes: every evaluation raises `PolicyError` with line and column until the file is fixed.
 Rules are evaluated in order; the first that matches decides, and a call that no rule matches is held. `replay` tells
-what a policy would have decided about past requests, compared with what happened or with another policy.
+what a policy would have decided about past requests, compared with what happened or with another policy. `in_effect` is
+the policy of the settings file, for gates without `when=`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 A gate's `when=` is a bool or a callable that takes the call's arguments. The only valid results are `True`, `False` and
 a `Verdict`. If a rule returns anything else or raises, the call does not run and `PolicyError` names the rule.
+`Happened` is what a `verify=` hook answers.
 """
 
 from __future__ import annotations

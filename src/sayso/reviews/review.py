@@ -1,4 +1,4 @@
-"""The API of reviewers: list what waits, look at a request, and decide it.
+"""The API of reviewers: list and decide requests, claim, comment, grant, delegate, snooze, and stop all starts.
 
 Each verb reads the request, validates the reviewer's input, and calls the store, which checks everything again and
 records the decision in one transaction. A refused decision raises a `sayso.errors.DecisionRefusedError` and changes

@@ -6,8 +6,8 @@ has changed, with one exception: a request found past its end is stored as `expi
 transaction, by the store's clock (`Transaction.now`).
 
 A new store implements `Transaction`, `_transact` and the readers, and must pass `sayso.testing.StoreContract`. `joined`
-gives a work a view of a store inside an open transaction, so that what several verbs write becomes durable together or
-not at all. It requires a store whose reads, during a work, see what its transaction wrote.
+runs a function that calls several verbs in one transaction, so that what they write becomes durable together or not at
+all. It requires a store whose reads, during a work, see what its transaction wrote.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ thread per process and store polls the store's version, every 20 ms after recent
 Only waiters whose request has changed are woken, so one poll serves any number of them.
 
 A worker is the process that holds a start or a run. Its name contains its machine, namespaces, process id, start time,
-and the length of its leases (`lease_of`); a `Lease` is its right to one run. What is short needs no renewal: after half
-of that time, and again after each further half, one thread per store renews. Whoever settles a call that was not
-renewed in time records it as `unknown` (`RequestStore.settle`); nothing on its machine starts it again while it may
-still be running (`running_at`). A run that was not renewed in time can be taken from another machine (`may_take`). The
-worker that resumes runs is in `sayso.runs.worker`.
+and the length of its leases (`lease_of`); a `Lease` is its right to one run. One thread per store renews after each
+half of that time, so a short call needs no renewal. Whoever settles a call that was not renewed in time records it as
+`unknown` (`RequestStore.settle`); nothing on its machine starts it again while it may still be running (`running_at`).
+A run that was not renewed in time can be taken from another machine (`may_take`). The worker that resumes runs is in
+`sayso.runs.worker`.
 """
 
 from __future__ import annotations

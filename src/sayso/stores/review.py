@@ -1,8 +1,8 @@
 """The verbs of people: list, decide, read the journal, purge; and what reviewers do together.
 
-That is to comment on a request, assign it, find their mentions, and snooze. A comment is a journal entry. A mention is
-found through a small record that is written in the same transaction; no security depends on it. A snooze is a
-reviewer's own setting, and is not in the journal. Delegations (`sayso.stores.transaction`) are.
+`PeopleVerbs` comment on a request, assign it, find mentions, delegate and snooze. A comment is a journal entry. A
+mention is found through a small record that is written in the same transaction; no security depends on it. Delegations
+are in the journal; a snooze is a reviewer's own setting and is not.
 """
 
 from __future__ import annotations

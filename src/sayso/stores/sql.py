@@ -1,5 +1,7 @@
 """Requests, the journal, runs and records in SQL tables, shared by all stores that have them.
 
+`SqlStore` reads, `SqlTransaction` is what verbs use in a transaction, and `where_of` makes SQL of a filter.
+
 The SQL is SQLite's; other stores translate it. LIMIT is written as a literal, because a Postgres plan for a parameter
 reads far too many rows.
 

@@ -1,9 +1,9 @@
 """The SQLite store: all requests in one file. The default, for any number of processes on one machine.
 
 It uses WAL and `synchronous=FULL`: a verb is atomic, and what it wrote survives a power cut. Verbs that arrive together
-share one commit (group commit); reads use their own connection. Also here: filters as SQL, and `scrub`, which erases
-purged data from the file. Connections are opened and closed by `sayso.stores.sqlite_file`. Do not use this store on
-network file systems, whose locks are unreliable.
+share one commit (group commit); reads use their own connection. Also here: `scrub`, which erases purged data from the
+file. Connections are opened and closed by `sayso.stores.sqlite_file`. Do not use this store on network file systems,
+whose locks are unreliable.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Parts of a request's one-row summary: its short id, the requester, the call, and warnings about hidden characters.
+"""Lines of text about a request: short ids, names, risks, columns, and warnings about misleading characters.
 
-`Layout` lays out values in lines of a given width. No part of a value can be mistaken for a separate line.
+`line` draws a call on one line, `lines` each argument on as many as it needs, and `Layout` a value at a given width. No
+part of a value can be mistaken for a separate line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The JSON tree of the canonical form: scalars under tags, decoding to Python values, changes and display.
+"""The JSON tree of the canonical form: scalars under tags, decoding to Python values, and display.
 
 The scalars that JSON lacks are each written under a tag (`$bytes`, `$date`, `$decimal`, ...), by a fast JSON encoder.
-Containers and classes are in `sayso.model.canonical`. Invariant: a payload that `read` accepts is exactly what `write`
-returns for the value read.
+Containers and classes are encoded in `sayso.model.canonical` and decoded here. Invariant: a payload that `read` accepts
+is exactly what `write` returns for the value read.
 """
 
 from __future__ import annotations
