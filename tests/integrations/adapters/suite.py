@@ -133,7 +133,7 @@ class Driver(Protocol):
         has_subagents: Whether an agent can be the tool of another one, as `delegate`.
 
     It may also have `cannot`, the reason why the framework cannot do what a case asks, by the case's name without
-    `test_`, or that and a mode, as in `name[pause]`; a table in `docs/guides/frameworks.md` gives each reason. Where
+    `test_`, or that and a mode, as in `name[pause]`; a list in `docs/guides/frameworks.md` has each reason. Where
     the framework does not tell a tool the model's id of its call, it has a `scene`, the one that it was started with
     last, and calls are known by their arguments.
     """

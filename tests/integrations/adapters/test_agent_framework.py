@@ -60,7 +60,7 @@ def agent_of(scene: Scene, *, nested: bool = False) -> Any:
 class AgentFrameworkDriver(BlockingDriver):
     """An agent with a session whose id is the conversation."""
 
-    cannot: ClassVar = {"the_models_words": "reviewers do not see the model's words, which a middleware is not shown"}
+    cannot: ClassVar = {"the_models_words": "reviewers do not see what the model wrote"}
 
     async def start(self, scene: Scene) -> Outcome:
         session = maf.AgentSession(session_id=scene.thread)

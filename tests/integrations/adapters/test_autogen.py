@@ -83,7 +83,7 @@ def agent_of(scene: Scene, *, nested: bool = False, held: Sequence[str] = HELD[:
 class AutoGenDriver(suite.BlockingDriver):
     """An assistant with a workbench, run in a named run."""
 
-    cannot: ClassVar = {"the_models_words": "reviewers do not see the model's words, which a workbench is not shown"}
+    cannot: ClassVar = {"the_models_words": "reviewers do not see what the model wrote"}
 
     async def start(self, scene: Scene) -> Outcome:
         with sayso.run(scene.thread):

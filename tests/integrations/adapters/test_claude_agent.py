@@ -25,7 +25,7 @@ from tests.integrations.adapters.suite import ANSWER, AdapterSuite, ModelCall, O
 
 sdk: Any = framework("claude_agent_sdk", "claude_agent")
 
-NO_SCHEMA = "a change is not checked before it is saved, because a hook is not shown a tool's schema"
+NO_SCHEMA = "a change is not checked before it is saved"
 ALONE = "only a call that is alone in its turn is deferred, a rule of Claude Code"
 OWN_RESULT = "a replay is told that the call has run, but not its result, which Claude Code keeps"
 
@@ -128,7 +128,7 @@ class ClaudeAgent:
     has_subagents: ClassVar = False
     prefix: ClassVar = "mcp__shop__"
     cannot: ClassVar[dict[str, str]] = {
-        "the_models_words": "reviewers do not see the model's words, which a hook is not shown",
+        "the_models_words": "reviewers do not see what the model wrote",
         "change_that_does_not_fit_the_tool_is_refused": NO_SCHEMA,
         "call_whose_effect_another_run_had_is_told_and_not_run": "no `effect=`, as the options are for all tools",
         "two_equal_calls_of_one_turn_are_two_requests[pause]": ALONE,

@@ -30,7 +30,7 @@ from crewai.tools import tool
 
 from sayso.integrations.crewai import held_tools
 
-NO_ID = "a retry asks again, because a hook is not told the model's id of a call"
+NO_ID = "a retry asks again"
 THREAD = "a waiting call takes a thread, which outlives a cancelled task"
 pytestmark = pytest.mark.filterwarnings("ignore")  # CrewAI's own
 
@@ -75,7 +75,7 @@ class CrewAiDriver(suite.BlockingDriver):
 
     scene: Scene | None = None
     cannot: ClassVar = {
-        "the_models_words": "reviewers do not see the model's words, which a hook is not shown",
+        "the_models_words": "reviewers do not see what the model wrote",
         "swapped_arguments_are_refused": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
         "cancelled_run_withdraws_and_starts_nothing": THREAD,

@@ -40,7 +40,7 @@ mcpserver: Any = framework("mcp.server.mcpserver", "fastmcp")
 from sayso.integrations.fastmcp import ApprovalMiddleware, ServerApproval  # noqa: E402  needs the framework
 
 HELP = AdapterSuite()
-NO_ID = "calls are known by tool and arguments, because a server is not told the model's id of a call"
+NO_ID = "calls are known by tool and arguments"
 
 
 def server_of(kind: str, held: Sequence[str], tools: Sequence[Callable[..., str]], **options: Any) -> Any:
@@ -74,7 +74,7 @@ class FastMCP:
     kind: ClassVar = "fastmcp"
     scene: Scene | None = None
     cannot: ClassVar[dict[str, str]] = {
-        "the_models_words": "reviewers do not see the model's words, which a server is not shown",
+        "the_models_words": "reviewers do not see what the model wrote",
         "swapped_arguments_are_refused": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
         "two_equal_calls_of_one_turn_are_two_requests[pause]": NO_ID,
@@ -105,7 +105,7 @@ class SDK(FastMCP):
     kind: ClassVar = "sdk"
     cannot: ClassVar = {
         **FastMCP.cannot,
-        "call_that_fails_is_recorded_and_not_run_again": "the official SDK does not tell a client why a tool failed",
+        "call_that_fails_is_recorded_and_not_run_again": "a client is not told why a tool failed",
     }
 
 

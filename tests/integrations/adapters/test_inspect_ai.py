@@ -53,8 +53,8 @@ from sayso.integrations.inspect_ai import approval  # noqa: E402
 init_display_type("none")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Inspect leaves streams of its own open
 TOLD = dict[str, str]()  # what the model was last told of each call
-NO_SCHEMA = "a change is not checked before it is saved, because an approver is not shown a tool's schema"
-EACH_RUN_IS_NEW = "a replay asks again, because an evaluation runs each sample anew"
+NO_SCHEMA = "a change is not checked before it is saved"
+EACH_RUN_IS_NEW = "a retry asks again"
 
 
 def model_of(scene: Scene, *, nested: bool = False) -> Any:

@@ -17,7 +17,7 @@ from llama_index.core.llms.mock import MockFunctionCallingLLM  # noqa: E402
 from llama_index.core.tools import FunctionTool  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own use of pydantic
-NO_ID = "a retry asks again, because a function is not told the model's id of its call"
+NO_ID = "a retry asks again"
 
 
 def agent_of(scene: Scene, *, nested: bool = False) -> Any:
@@ -44,7 +44,7 @@ class LlamaIndexDriver(BlockingDriver):
 
     scene: Scene | None = None
     cannot: ClassVar = {
-        "the_models_words": "reviewers do not see the model's words, which a function is not shown",
+        "the_models_words": "reviewers do not see what the model wrote",
         "swapped_arguments_are_refused": NO_ID,
         "ten_concurrent_replays_start_once_and_tell_the_same": NO_ID,
     }
