@@ -225,7 +225,7 @@ def test_a_vote_of_several_is_counted_apart(run: Run, store: Store) -> None:
     request = store.ask(sample_call("night", quorum=Quorum(2)))
     code, out, _ = run("approve", "--run", "night", "--yes")
     assert code == 0
-    assert out.splitlines()[-1] == "0 approved; 1 approved by you, waiting for more reviewers"
+    assert out.splitlines()[-1] == "1 approved by you, waiting for more reviewers"
     assert get(request.id).state is State.PENDING
 
 

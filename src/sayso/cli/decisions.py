@@ -133,7 +133,8 @@ def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, 
     code = for_each(cli, list(selected), action)
     if not cli.as_json:
         still_open = sum(request.state is State.PENDING for request in after)
-        counts = [f"{len(after) - still_open:,} {'approved' if verb == 'approve' else 'rejected'}"]
+        decided = len(after) - still_open
+        counts = [f"{decided:,} {'approved' if verb == 'approve' else 'rejected'}"] if decided or not still_open else []
         counts += [f"{still_open:,} approved by you, waiting for more reviewers"] if still_open else []
         undecided = len(selected) - len(after)
         echo("; ".join([*counts, *([f"{undecided:,} not decided, see above"] if undecided else [])]))
