@@ -130,11 +130,13 @@ class SqliteStore(Watched, SqlStore):
     # -- connections -------------------------------------------------------------------------------------------
 
     def _writer(self) -> Connection:
-        self._writing = connection = in_place(self._writing)
-        if connection is None:
-            self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
-            self._cache = RowCache()  # the cached rows may be from another file
-            self._schemas = self._cache.schemas
+        return in_place(self._writing) or self._new_writer()
+
+    def _new_writer(self) -> Connection:
+        self._writing = None  # one whose file was replaced is closed
+        self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
+        self._cache = RowCache()  # the cached rows may be from another file
+        self._schemas = self._cache.schemas
         return connection
 
     def _reader(self) -> Connection:
@@ -195,16 +197,31 @@ class SqliteStore(Watched, SqlStore):
     # -- writing -----------------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
+        """See `RequestStore._transact`. If nobody else writes, one statement is tried before a whole transaction."""
+        result: Any = None
         if self._queue or self._write_lock.locked():
             op = _Op(lambda tx: work(tx, *args, **options))
             self._wait([op])
             if op.error is not None:
                 raise op.error
-            result: T | errors.SaysoError = op.result
-        else:  # nobody else waits
+            result = op.result
+        else:
+            changed: Sequence[str] | None = None
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
-                    result, changed = self._alone(work, args, options)
+                    connection = in_place(self._writing) or self._new_writer()
+                    try:
+                        if self._cache.has_channels:
+                            result, changed = self._once(lambda tx: work(tx, *args, **options), is_fresh=False)
+                        else:
+                            tx = SingleStatement(connection, self._cache, self.seal, self._schema)
+                            result = work(tx, *args, **options)
+                            tx.flush()
+                            changed = tx.changed
+                    except (Stale, errors.SaysoError):
+                        pass  # not enough, or out of date; outside this handler, exceptions have no context
+                    if changed is None:
+                        result, changed = self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
                 except DATABASE_ERRORS as error:
                     raise fault(error, self._path) from error
             if self._bell.waiting:
@@ -212,20 +229,6 @@ class SqliteStore(Watched, SqlStore):
         if isinstance(result, errors.SaysoError):
             raise result
         return result
-
-    def _alone(self, work: Callable[..., T], args: tuple[Any, ...], options: dict[str, Any]) -> tuple[T, list[str]]:
-        connection = self._writer()
-        try:
-            if self._cache.has_channels:
-                return self._once(lambda tx: work(tx, *args, **options), is_fresh=False)
-            tx = SingleStatement(connection, self._cache, self.seal, self._schema)
-            result = work(tx, *args, **options)
-            tx.flush()
-        except (Stale, errors.SaysoError):
-            pass  # not enough, or out of date; outside this handler, exceptions have no context
-        else:
-            return result, tx.changed
-        return self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
 
     def _once(
         self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
@@ -350,7 +353,8 @@ class SqliteStore(Watched, SqlStore):
                 request_id, seen = cache.holders.get(fingerprint, NOBODY)
                 known = cache.rows.get(request_id)
                 if known is not None and known.request.state is State.APPROVED:
-                    cache.version = int(self._writer().execute(VERSION).fetchone()[0])
+                    connection = in_place(self._writing) or self._new_writer()
+                    cache.version = int(connection.execute(VERSION).fetchone()[0])
                     if seen == cache.version:  # nobody else has written to the file since
                         return known.request
             except DATABASE_ERRORS as error:
