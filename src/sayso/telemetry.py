@@ -66,7 +66,7 @@ def warn(text: str, *values: object) -> None:
 def asked(request: Request) -> Request:
     """Record that a request was asked, and return it."""
     log("asked", request)
-    if not _is_recording():
+    if _API not in sys.modules:
         return request
     with _recording() as instruments:
         if instruments is not None:
@@ -85,7 +85,7 @@ def denied(tool: str) -> None:
 def decided(request: Request, verb: Verb, channel: str) -> Request:
     """Record a decision or a vote, and return the request."""
     log("decided", request)
-    if not _is_recording():
+    if _API not in sys.modules:
         return request
     with _recording() as instruments:
         if instruments is not None:
