@@ -388,9 +388,8 @@ def resolve(
         detail["comment"] = comment
     if is_forced:
         detail["given_up"] = execution.worker
-    ended = _evolve(execution, finished_at=now, resolved_by=by, unresolved=False)
-    if happened and outcome is not None:
-        ended = _with_result(request, ended, outcome)
+    found = _result_fields(request, outcome) if happened and outcome is not None else {}
+    ended = _evolve(execution, finished_at=now, resolved_by=by, unresolved=False, **found)
     if not happened and not is_forced and _may_try_again(request, execution):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
@@ -546,7 +545,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         ended = _evolve(execution, attempt=execution.attempt - 1, stopped=execution.stopped + 1, finished_at=now)
         new, detail["start"] = _evolve(request, state=State.APPROVED, execution=ended), execution.starts
         return Transition(new, "suspended", request.requester, "program", detail)
-    ended = _with_result(request, _evolve(execution, finished_at=now, error=outcome.error), outcome)
+    ended = _evolve(execution, finished_at=now, error=outcome.error, **_result_fields(request, outcome))
     # That this start failed does not tell how an earlier one ended, and only that would free the effect.
     event = "unknown" if outcome.state == "failed" and execution.unresolved else outcome.state
     state, holds = _ENDS[event], event == "unknown"
@@ -558,10 +557,12 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     return Transition(new, event, request.requester, "program", detail)
 
 
-def _with_result(request: Request, execution: Execution, outcome: Outcome) -> Execution:
+def _result_fields(request: Request, outcome: Outcome) -> dict[str, str | None]:
+    """Return the fields of an execution that say what its call returned."""
     kept, not_kept = (None, None) if request.key is None or outcome.state != "done" else keepable(outcome)
-    kept = None if kept is None else kept_digest(kept)
-    return _evolve(execution, result=outcome.result, kept=kept, not_kept=not_kept)
+    return {
+        "result": outcome.result, "kept": None if kept is None else kept_digest(kept), "not_kept": not_kept,
+    }  # fmt: skip
 
 
 def keepable(outcome: Outcome) -> tuple[str | None, str | None]:

@@ -333,8 +333,13 @@ class Request:
     @property
     def held_until(self) -> datetime | None:
         """The end of the time in which a vote can be undone, and its call cannot start; None if there is none."""
-        votes = () if self.state is not State.APPROVED or self.decision is None else (*self.votes, self.decision)
-        return max((vote.at + vote.held_for for vote in votes if vote.held_for is not None), default=None)
+        if self.state is not State.APPROVED or self.decision is None:
+            return None
+        until = None
+        for vote in (*self.votes, self.decision):
+            if vote.held_for is not None and (until is None or until < vote.at + vote.held_for):
+                until = vote.at + vote.held_for
+        return until
 
     def fingerprint_of(self, digest: str) -> str:
         """Return the fingerprint that a call or question with this digest would have in place of this one."""
