@@ -62,12 +62,13 @@ def _resolved(tx: Transaction, request_id: str, outcome: Outcome | None, **optio
     if isinstance(found, Request):
         give_back(tx, found)
         drop_lease(tx, found, tx.now())
-        _keep_result(tx, found, outcome)
+        if outcome is not None:
+            _keep_result(tx, found, outcome)
     return found
 
 
-def _keep_result(tx: Transaction, request: Request, outcome: Outcome | None) -> None:
-    if outcome is not None and request.execution is not None and request.execution.kept is not None:
+def _keep_result(tx: Transaction, request: Request, outcome: Outcome) -> None:
+    if request.execution is not None and request.execution.kept is not None:
         tx.put_record(row_of_record(Record(transaction.RESULT, request.id, {"text": outcome.kept})))
 
 
@@ -461,7 +462,8 @@ def _finished(
         drop_lease(tx, found, ended)
     if outcome.not_run:
         give_back(tx, found)
-    _keep_result(tx, found, outcome)
+    if outcome.kept is not None:
+        _keep_result(tx, found, outcome)
     try:
         if saved is not None:
             save(tx, saved)
