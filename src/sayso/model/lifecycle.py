@@ -38,7 +38,7 @@ from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import is_target, must_not_be_read_only
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.request import Call, Decision, Execution, Request, State, build_execution, without_secrets
+from sayso.model.request import Call, Decision, Execution, Request, State, build_execution, voter_of, without_secrets
 from sayso.model.reviewer import Identity
 
 MOST_KEPT = 1_048_576
@@ -282,7 +282,7 @@ def _approve(
     changes: dict[str, Any] = {"votes": votes}
     if edited is not None:
         changes["edited"] = edited
-    missing = request.quorum.missing([vote.by for vote in votes])
+    missing = request.quorum.missing(list(map(voter_of, votes)))
     if not missing or is_theirs:
         changes |= {"claimed_by": None, "claimed_at": None}
     if missing:

@@ -22,7 +22,8 @@ from sayso.model.rendering import Change, brief, changes, name_of
 from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
 from sayso.model.text import escape
 
-_VOTER = attrgetter("by")  # of a vote
+voter_of = attrgetter("by")
+"""Returns who gave a vote."""
 
 
 @dataclass(frozen=True)
@@ -387,7 +388,7 @@ class Request:
         """How many more distinct reviewers must approve; 0 for a call that the policy allowed within its budgets."""
         if self.budgets and self.decision is not None and self.decision.under == "budget":
             return 0
-        return self.quorum.missing(list(map(_VOTER, self.votes)))
+        return self.quorum.missing(list(map(voter_of, self.votes)))
 
     @property
     def answer(self) -> Any:
