@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,26 @@ def test_what_a_policy_allows_within_a_budget_waits_when_it_is_used_up(store: St
         assert "no room" in str(request.rule)
         assert request.missing_votes == 2
     assert ran == [60, 40]
+
+
+@pytest.mark.parametrize("options", [{"timeout": timedelta(microseconds=1)}, {"wait": "raise"}], ids=["block", "raise"])
+def test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run(store: Store, options: dict[str, Any]) -> None:
+    ran: list[int] = []
+    rule = policy.allow(budget="count() <= 2 per 1h per run")
+
+    @sayso.gate(store=store, name="pay", when=lambda: rule, **options)
+    def pay(amount: int) -> None:
+        ran.append(amount)
+
+    request = store.get(held(lambda: pay(1)))
+    assert "budget per run limits nothing here" in str(request.rule)
+    assert sayso.hold("mail", {}, when=lambda **_: rule, store=store).state == "pending"
+    assert ran == []
+    with sayso.run():
+        pay(1)
+        pay(2)
+        held(lambda: pay(3))
+    assert ran == [1, 2]
 
 
 def test_programs_of_a_server_are_granted_and_stopped_too(tmp_path: Path) -> None:

@@ -725,6 +725,11 @@ MUTANTS = [
     ),
     # -- what was altered, and what failed ----------------------------------------------------------------------------
     Mutant(
+        "a budget per run has a run with a name", "gates/hooks.py",
+        'if not occasion.has_name and any(one.per == "run" for one in verdict.budgets):', "if False:",
+        "gates/test_grants.py::test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

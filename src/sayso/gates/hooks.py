@@ -209,6 +209,9 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Opera
         verdict = _of_policy(gate, policy, arguments, occasion)
     if gate.always and verdict.kind == "allow":
         return replace(verdict, kind="hold", reason=None, budgets=(), log=False)
+    if not occasion.has_name and any(one.per == "run" for one in verdict.budgets):
+        why = "a budget per run limits nothing here, because each task, thread or call has its own: use sayso.run()"
+        return replace(verdict, kind="hold", reason=why, budgets=(), log=False)
     if policy is not None and verdict.kind == "allow":
         policy.let_through(gate.name)
     return verdict
