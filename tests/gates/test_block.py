@@ -20,9 +20,11 @@ import pytest
 
 import sayso
 from sayso import config, errors, gates
-from sayso.gates import notices, wait
+from sayso.drivers import drive
+from sayso.gates import notices, scope, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import forked, held, running
 from tests.support.threads import few_threads
@@ -281,6 +283,16 @@ def test_after_the_timeout_of_a_task_the_request_still_waits(store: Store, annou
         return await pay(10)
 
     assert asyncio.run(main()) == "paid 10"
+
+
+def test_a_call_with_a_key_waits_for_the_one_that_runs_until_its_timeout(store: Store) -> None:
+    request = store.ask(sample_call("run_1", key="1"))
+    sayso.Review(store).approve(request.id, by="ada")
+    store.start(request.id, "t")
+    waiter = wait.Waiter(scope.current(), store)
+    waiter.deadline = 0.0
+    with pytest.raises(errors.AlreadyStartedError, match="is running"):
+        drive(waiter.running(store.get(request.id)))
 
 
 def test_nobody_in_time_is_a_no(store: Store, announced: SimpleQueue[Request], clock: Clock) -> None:

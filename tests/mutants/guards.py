@@ -730,6 +730,11 @@ MUTANTS = [
         "gates/test_grants.py::test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run",
     ),
     Mutant(
+        "a call does not wait past its timeout for another start of its key", "gates/wait.py",
+        "if after.state is State.RUNNING else after", "if request.key is None else after",
+        "gates/test_block.py::test_a_call_with_a_key_waits_for_the_one_that_runs_until_its_timeout",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

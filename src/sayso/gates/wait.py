@@ -303,10 +303,13 @@ class Waiter(Caller):
         return after
 
     def running(self, request: Request) -> Operations[Request]:
-        """If there is a key, wait for the one start, so that all callers get its result; else refuse a second start."""
-        if request.key is None:
-            return (yield from super().running(request))
-        return (yield from until_ended(self._store, request.id, self))
+        """If there is a key, wait for the one start, so that all callers get its result; else refuse a second start.
+
+        Raises:
+            AlreadyStartedError: There is no key, or it is still running at `deadline`.
+        """
+        after = request if request.key is None else (yield from until_ended(self._store, request.id, self))
+        return (yield from super().running(after)) if after.state is State.RUNNING else after
 
     def asks_anew(self, request: Request) -> bool:
         """Ask again after an expiry, or a withdrawal, usually by a program with stricter requirements.
