@@ -68,6 +68,35 @@ def test_a_gated_call_runs_by_a_grant_and_its_record_names_it(store: Store) -> N
     assert review.grants() == []
 
 
+def test_an_unknown_call_whose_grant_has_ended_is_refused_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors_of = iter([None, TimeoutError()])
+
+    @sayso.gate(wait="raise", store=store, name="pay", idempotent=True)
+    def pay(amount: int) -> None:
+        error = next(errors_of)
+        if error is not None:
+            raise error
+
+    review, starts = sayso.Review(store, by="ada"), list[str]()
+    with sayso.run():
+        grant = review.grant(held(lambda: pay(30)), count=5, lasts="1h")
+        pay(30)
+    with sayso.run():
+        with pytest.raises(TimeoutError):
+            pay(30)
+        review.revoke(grant.id)
+        start = store.start
+
+        def counted(request_id: str, *args: Any, **options: Any) -> Any:
+            starts.append(request_id)
+            assert len(starts) == 1, "it tries for ever"
+            return start(request_id, *args, **options)
+
+        monkeypatch.setattr(store, "start", counted)
+        with pytest.raises(errors.GrantEndedError, match="revoked"):
+            pay(30)
+
+
 def test_a_gate_that_says_always_gets_no_grant(store: Store) -> None:
     @sayso.gate(wait="raise", store=store, name="pay", always=True)
     def pay(amount: int) -> None: ...

@@ -735,6 +735,11 @@ MUTANTS = [
         "gates/test_block.py::test_a_call_with_a_key_waits_for_the_one_that_runs_until_its_timeout",
     ),
     Mutant(
+        "a start that is refused for good is not tried again", "gates/call.py",
+        "if after == request:", "if False:",
+        "gates/test_grants.py::test_an_unknown_call_whose_grant_has_ended_is_refused_once",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -162,11 +162,10 @@ def _run(
     caller.begin(request)
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)
-    except _CHANGED as refusal:  # since it was read; its new state decides
+    except _CHANGED:  # since it was read; its new state decides
         caller.resume(request)
         after: Request = yield StoreCall(store.settle, request.id)
-        # A server grants no further start until a person has answered something, so do not try again.
-        if isinstance(refusal, errors.AlreadyStartedError) and after == request:
+        if after == request:  # it would be refused again, e.g. by a grant that has ended, or by a server
             raise
         return after
     yield from caller.executed(request, attempt)
