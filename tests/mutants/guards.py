@@ -182,7 +182,7 @@ MUTANTS = [
     ),
     Mutant(
         "the start looks at the needs again", "gates/call.py",
-        "    lack = wanted.lack_of(request)\n    if lack is not None:\n        raise errors.Altered", "    lack = None\n    if lack is not None:\n        raise errors.Altered",
+        "if (lack := wanted.lack_of(request)) is not None:", "if (lack := None) is not None:",
         "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
@@ -738,6 +738,12 @@ MUTANTS = [
         "a start that is refused for good is not tried again", "gates/call.py",
         "if after == request:", "if False:",
         "gates/test_grants.py::test_an_unknown_call_whose_grant_has_ended_is_refused_once",
+    ),
+    Mutant(
+        "a start that ran nothing frees no effect of an earlier one", "gates/call.py",
+        'Outcome("suspended") if is_begun else ', "",
+        "promises/test_15_an_effect_starts_once.py::"
+        "test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing",
     ),
     Mutant(
         "an altered grant starts nothing", "stores/grants.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -174,3 +174,34 @@ def test_15_a_call_that_stopped_half_way_and_then_failed_frees_the_effect(world:
         world.store.start(first.id, token)
         world.store.finish(first.id, token, outcome)
     assert world.store.start(second.id, "v").state is State.RUNNING
+
+
+def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, start = list[int](), world.store.start
+
+    @sayso.gate(wait="raise", effect=_EFFECT, suspends=LookupError)
+    def refund() -> NoReturn:
+        ran.append(1)
+        raise LookupError
+
+    first = approved_call(refund)
+    with pytest.raises(LookupError):
+        refund()
+
+    def interrupted(request_id: str, *args: Any, **options: Any) -> NoReturn:
+        start(request_id, *args, **options)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(world.store, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            refund()
+    assert ran == [1]
+    second = approved(world, "order-2")
+    with pytest.raises(errors.EffectTakenError, match=first):
+        world.store.start(second.id, "u")
+    with pytest.raises(LookupError):
+        refund()
+    assert ran == [1, 1]

@@ -498,8 +498,10 @@ def begin(
 
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Operations[None]:
+    is_begun = request.execution is not None and request.execution.stopped  # an earlier start keeps its effect
+    outcome = Outcome("suspended") if is_begun else Outcome("failed", error=why, not_run=True)
     with suppress(errors.StartRefusedError):  # the start was not recorded either
-        yield StoreCall(store.finish, request.id, token, Outcome("failed", error=why, not_run=True), None)
+        yield StoreCall(store.finish, request.id, token, outcome, None)
 
 
 def _must_have_effect(gate: Gate, started: Request, arguments: dict[str, Any]) -> Operations[None]:
@@ -590,8 +592,7 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
             (), {}, request.acts_for, quorum=request.quorum, escalation=request.escalation, retries=gate.retries,
             idempotent=gate.idempotent,
         )  # fmt: skip
-    lack = wanted.lack_of(request)
-    if lack is not None:
+    if (lack := wanted.lack_of(request)) is not None:
         raise errors.AlteredRequestError(request.id, lack)
     # `gated_call` checks this before the start; other callers may not.
     if request.edited is not None and (problems := refused_by_types(gate, request, request.edited)):
