@@ -204,6 +204,24 @@ def test_what_a_policy_allows_within_a_budget_waits_when_it_is_used_up(store: St
     assert ran == [60, 40]
 
 
+@pytest.mark.parametrize(("before", "used"), [([], 0), ([ValueError("no paper")], 60)], ids=["once", "twice"])
+def test_a_budget_gets_back_only_what_no_start_can_have_used(store: Store, before: list[Exception], used: int) -> None:
+    ends = iter([*before, sayso.NotExecuted("refused")])
+
+    @sayso.gate(
+        wait="raise", store=store, name="pay", retries=len(before),
+        when=lambda: policy.allow(budget="sum(args.amount) <= 100 per 24h"),
+    )  # fmt: skip
+    def pay(amount: int) -> None:
+        raise next(ends)
+
+    with sayso.run():
+        for kind in (*map(type, before), sayso.NotExecuted):
+            with pytest.raises(kind):
+                pay(60)
+    assert [one.used for one in store.budgets()] == [used]
+
+
 @pytest.mark.parametrize("options", [{"timeout": timedelta(microseconds=1)}, {"wait": "raise"}], ids=["block", "raise"])
 def test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run(store: Store, options: dict[str, Any]) -> None:
     ran: list[int] = []

@@ -746,6 +746,11 @@ MUTANTS = [
         "test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing",
     ),
     Mutant(
+        "a budget gets back nothing that an earlier start may have used", "stores/grants.py",
+        "request.execution.starts == 1", "True",
+        "gates/test_grants.py::test_a_budget_gets_back_only_what_no_start_can_have_used",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -226,8 +226,10 @@ def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | Non
 
 
 def give_back(tx: Transaction, request: Request) -> None:
-    """Return to the budgets what a call took that certainly had no effect."""
-    if request.state is State.FAILED and request.decision is not None and request.decision.under == "budget":
+    """Return to the budgets what a call took that certainly had no effect: the last start says nothing of others."""
+    is_only_start = request.execution is not None and request.execution.starts == 1
+    is_budget = request.decision is not None and request.decision.under == "budget"
+    if request.state is State.FAILED and is_only_start and is_budget:
         for budget in _budgets(request):
             takings = _takings(tx, budget, budget.account(request), tx.now())
             if takings is not None and _has_taken(takings, request):
