@@ -609,6 +609,15 @@ def test_function_that_suspends_is_made_again_and_its_approval_is_not_spent() ->
     assert held(suspends=Paused).once(lambda arguments: f"wrote {arguments['size']}") == "wrote 3"
 
 
+@pytest.mark.parametrize(("how", "state"), [("fail", "failed"), ("unknown", "unknown")])
+def test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_suspends(how: str, state: str) -> None:
+    call = held(suspends=ValueError)
+    approve(call)
+    call.start()
+    getattr(call, how)(ValueError("it rained"))
+    assert call.state == state
+
+
 def test_what_the_call_raised_is_raised_also_where_the_store_fails_after_it() -> None:
     store = MemoryStore()
     held = sayso.hold("pay", {"amount": 5}, run="order", store=store)

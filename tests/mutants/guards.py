@@ -751,6 +751,11 @@ MUTANTS = [
         "gates/test_grants.py::test_a_budget_gets_back_only_what_no_start_can_have_used",
     ),
     Mutant(
+        "by hand, the program says how a call ended", "gates/held.py",
+        "replace(self._gate, suspends=())", "self._gate",
+        "gates/test_held.py::test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_suspends",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -205,7 +205,8 @@ class HeldBase:
                 what = f"process {started.pid} has started {request_id}, and reports how that ends"
                 raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
             attempt = attempt._replace(is_without_effect=is_own_word(attempt.raised, None))
-            yield from end(self._gate, self._store, started, attempt, is_raised=False)
+            gate = replace(self._gate, suspends=())  # which is for `once`; here the program says how it ended
+            yield from end(gate, self._store, started, attempt, is_raised=False)
             self._started = None
         self._attempt = attempt
         yield from self._refreshing()
