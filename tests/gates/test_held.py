@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import anyio
@@ -12,8 +13,10 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.drivers import drive
+from sayso.gates import scope
 from sayso.gates.call import execute
 from sayso.gates.options import Gate
+from sayso.gates.wait import Waiter
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
@@ -522,6 +525,28 @@ def test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back
     assert (request.state, ran) == (State.APPROVED if "key" in occasion else State.CANCELLED, [])
     assert request.decision is not None
     assert "key" in occasion or request.decision.comment == "the program stopped waiting (CancelledError)"
+
+
+def test_what_nobody_waits_for_in_a_thread_is_taken_back_although_it_was_approved(store: Store) -> None:
+    with ExitStack() as run:
+        run.enter_context(sayso.run("thread-1"))
+        call = held(run=None, key=None, withdraw_on_exit=True)
+        approve(call)
+        run.close()  # as a cancelled task ends the wait of its thread
+        with pytest.raises(sayso.ConfirmationCancelled, match="its run was left"), call:
+            call.once(dict)
+    assert store.get(str(call.id)).state is State.CANCELLED
+
+
+def test_who_leaves_takes_no_request_back_for_which_an_equal_call_waits(store: Store) -> None:
+    other, request = Waiter(scope.current(), store), held(key=None).refresh()
+    assert request is not None
+    other.wait_for(request)
+    for state in (State.PENDING, State.CANCELLED):
+        with held(key=None, withdraw_on_exit=True):
+            pass
+        assert store.get(request.id).state is state
+        other.close()
 
 
 def test_who_leaves_after_an_error_keeps_the_approval(store: Store) -> None:

@@ -756,6 +756,12 @@ MUTANTS = [
         "gates/test_held.py::test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_suspends",
     ),
     Mutant(
+        "who is cancelled in a thread takes the approval back", "gates/held.py",
+        "is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id",
+        "is_cancelled |= False",
+        "gates/test_held.py::test_what_nobody_waits_for_in_a_thread_is_taken_back_although_it_was_approved",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -23,7 +23,7 @@ from sayso.gates.call import Started, as_recorded, begin, end, gated_call, send_
 from sayso.gates.options import Gate
 from sayso.gates.outcome import replay
 from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
-from sayso.gates.wait import Waiter, until_ended
+from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run
 from sayso.stores.base import Store
@@ -247,12 +247,16 @@ class HeldBase:
 
     def _leaving(self, error: BaseException | None) -> Operations[None]:
         request = (yield from self._refreshing()) if self._withdraws else None
-        if request is not None and request.state is State.PENDING:
+        if request is None or is_awaited(request.id):  # an equal call of this run waits for it, too
+            return
+        if request.state is State.PENDING:
             yield from self._withdrawing("the program left before anybody decided")
         # A cancelled caller makes the call no more, and another one must not find its approval. With a key, the other
         # one makes this very call.
         is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))
-        if request is not None and request.state is State.APPROVED and is_cancelled and request.key is None:
+        # In a thread, a cancelled task is told like this.
+        is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id
+        if request.state is State.APPROVED and is_cancelled and request.key is None:
             yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 
     def _must_not_be_denied(self) -> None:

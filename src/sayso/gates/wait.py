@@ -49,6 +49,11 @@ def _after_fork() -> None:
     _waits.clear()
 
 
+def is_awaited(request_id: str) -> bool:
+    """Return whether a call of this process waits for a request."""
+    return _waits[request_id] > 0
+
+
 class Waiter(Caller):
     """A call that may have to wait, and everything that ends its wait.
 
