@@ -218,6 +218,28 @@ def test_without_a_key_a_call_that_failed_or_is_not_known_to_have_given_anything
         call.once(dict)
 
 
+@pytest.mark.parametrize("how", ["before", "meanwhile"])
+def test_by_hand_nothing_starts_that_nobody_waits_for_any_more(
+    store: Store, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    start = store.start
+    with ExitStack() as run:
+        run.enter_context(sayso.run("thread-1"))
+        call = held(run=None)
+        approve(call)
+
+        def leaves(*args: Any, **options: Any) -> Any:
+            run.close()
+            return start(*args, **options)
+
+        monkeypatch.setattr(store, "start", leaves)
+        if how == "before":
+            run.close()
+        with pytest.raises(sayso.ConfirmationCancelled, match="its run was left"):
+            call.start()
+    assert store.get(str(call.id)).state is (State.APPROVED if how == "before" else State.FAILED)
+
+
 def test_by_hand_a_call_may_fail_or_be_unknown() -> None:
     ends: list[tuple[str, Callable[[sayso.Held], None], type[Exception]]] = [
         ("failed", lambda call: call.fail("no such host"), errors.CallFailedError),

@@ -762,6 +762,11 @@ MUTANTS = [
         "gates/test_held.py::test_what_nobody_waits_for_in_a_thread_is_taken_back_although_it_was_approved",
     ),
     Mutant(
+        "by hand, nothing starts that nobody waits for", "gates/held.py",
+        "waiter.begin(request)", "pass",
+        "gates/test_held.py::test_by_hand_nothing_starts_that_nobody_waits_for_any_more",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -177,12 +177,14 @@ class HeldBase:
             raise started_before(request)
         # Its rule may by now require less than before.
         gate, wanted = as_recorded(self._gate, self._occasion, request)
+        waiter = Waiter(self._run, self._store, stays=True)
         returned = yield from send_back(gate, self._store, request)
         if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
         try:
-            self._started = yield from begin(gate, self._store, request, wanted, by)
+            waiter.begin(request)
+            self._started = yield from _over(waiter, begin(gate, self._store, request, wanted, by, waiter))
         except errors.GrantEndedError:
             raise  # it waits for a person now, and this error says why
         except errors.NotApprovedError:
@@ -369,7 +371,7 @@ class Held(HeldBase):
 
         Raises:
             ConfirmationRequired: Nobody has decided yet.
-            ConfirmationRejected: The call was rejected.
+            ConfirmationRejected: The call was rejected, or nobody waits for it any more, as with `once`.
             StartRefusedError: Somebody else has started it; the caller must not run it.
         """
         return driven(self._starting(by))
