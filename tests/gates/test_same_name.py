@@ -252,6 +252,25 @@ def test_async_function_with_another_object_is_refused_in_one_process(store: Sto
     asyncio.run(main())
 
 
+def test_function_with_another_object_is_refused_after_the_call_has_paused(store: Store) -> None:
+    def payer(client: Client) -> Callable[[int], str]:
+        @sayso.gate(wait="raise", suspends=LookupError)
+        def pay(amount: int) -> str:
+            client.pay(amount)
+            raise LookupError
+
+        return pay
+
+    mine, other = Client(), Client()
+    pay, pay_by_other = payer(mine), payer(other)
+    approved(pay, 5)
+    with pytest.raises(LookupError):
+        pay(5)
+    with pytest.raises(errors.ConfigError, match="capture different objects"):
+        pay_by_other(5)
+    assert (mine.paid, other.paid) == ([5], [])
+
+
 def test_function_with_the_same_object_finds_what_the_other_asked(store: Store) -> None:
     client = Client()
     one, other = payer_of(client), payer_of(client)

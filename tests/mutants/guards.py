@@ -767,6 +767,11 @@ MUTANTS = [
         "gates/test_held.py::test_by_hand_nothing_starts_that_nobody_waits_for_any_more",
     ),
     Mutant(
+        "no other function of the name goes on with a call that has paused", "gates/call.py",
+        "if not after.holds:", "if True:",
+        "gates/test_same_name.py::test_function_with_another_object_is_refused_after_the_call_has_paused",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -523,7 +523,7 @@ def end(
         yield from _not_recorded(store, start, error)
         raise
     try:
-        yield StoreCall(store.finish, request.id, start.token, outcome, saved)
+        after: Request = yield StoreCall(store.finish, request.id, start.token, outcome, saved)
     except errors.StartRefusedError:
         is_resolved = True
         telemetry.warn(
@@ -538,11 +538,11 @@ def end(
         telemetry.log("ended", request, outcome.state)
         if saved is not None:
             caller.saved()
+        if not after.holds:
+            captured.forget(request.id)
     if raised is not None and attempt.is_ambiguous and not is_resolved:
         starts = 1 if request.execution is None else request.execution.starts
         mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
-    if not (gate.is_self_contained or gate.retries or gate.idempotent):
-        captured.forget(request.id)
     return attempt
 
 
