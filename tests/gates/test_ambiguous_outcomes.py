@@ -267,6 +267,17 @@ def test_what_is_idempotent_may_be_started_again(store: Store) -> None:
     assert state_of(request_id) is State.DONE
 
 
+def test_a_pause_after_an_unknown_start_is_not_called_unknown(store: Store) -> None:
+    act = flaky([], [TimeoutError(SENT), LookupError("paused")], idempotent=True, suspends=LookupError)
+    request_id = approved(act, 1)
+    with pytest.raises(TimeoutError):
+        act(1)
+    with pytest.raises(LookupError) as paused:
+        act(1)
+    assert state_of(request_id) is State.APPROVED
+    assert not hasattr(paused.value, "__notes__")
+
+
 @pytest.mark.parametrize(("answer", "state"), [(True, State.DONE), (False, State.FAILED)], ids=["happened", "did not"])
 def test_verify_is_asked_before_a_person_is(store: Store, answer: bool, state: State) -> None:
     ran: list[int] = []

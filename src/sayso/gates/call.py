@@ -540,7 +540,7 @@ def end(
             caller.saved()
         if not after.holds:
             captured.forget(request.id)
-    if raised is not None and attempt.is_ambiguous and not is_resolved:
+    if raised is not None and attempt.is_ambiguous and outcome.state == "unknown" and not is_resolved:
         starts = 1 if request.execution is None else request.execution.starts
         mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
     return attempt
