@@ -25,6 +25,7 @@ from sayso.confirmation import get_confirmation_context
 from sayso.gates import notices, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
+from sayso.testing import sample_call
 from tests.support.acting import Disk, held, waiting_in
 
 PATIENCE = 30
@@ -560,6 +561,19 @@ def test_a_call_whose_effect_is_taken_leaves_no_approval_behind_that_holds_the_e
         approve()
         assert threads.end() == [None]
     assert ran == ["bob", "bob"]
+
+
+def test_a_call_that_finds_its_approval_at_once_leaves_none_behind_either(store: Store) -> None:
+    first = store.ask(sample_call("run_1", effect="pay:bob"))
+    sayso.Review().approve(first.id, by="ada")
+    store.start(first.id, "t")
+
+    @sayso.gate(effect="pay:{to}", when=lambda: sayso.allow(budget="count() <= 9 per 1h"))
+    def pay(to: str) -> None: ...
+
+    with pytest.raises(errors.EffectTakenError):
+        pay("bob")
+    assert [request.state for request in store.list(Filter()).requests] == [State.RUNNING, State.CANCELLED]
 
 
 # -- between the decision and the start --------------------------------------------------------------------------------

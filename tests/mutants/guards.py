@@ -772,6 +772,11 @@ MUTANTS = [
         "gates/test_same_name.py::test_function_with_another_object_is_refused_after_the_call_has_paused",
     ),
     Mutant(
+        "a call that did not wait leaves no approval behind", "gates/wait.py",
+        "if self._block is not None and self._request is None:", "if False:",
+        "gates/test_waits_end.py::test_a_call_that_finds_its_approval_at_once_leaves_none_behind_either",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

@@ -182,6 +182,8 @@ class Waiter(Caller):
         Raises:
             ConfirmationCancelled: Nobody waits any more; nothing ran.
         """
+        if self._block is not None and self._request is None:  # it has not waited; see `break_off`
+            self.wait_for(request)
         self.look()  # it may not have waited, and a signal may not have arrived yet
         with self._lock:  # an end comes either before this step, or is noted
             if self.reason is not None:
