@@ -523,6 +523,27 @@ def test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered(
     refusal(errors.AlteredRequestError, lambda: store.start(request.id, "token"))
 
 
+def test_no_request_is_found_that_was_rolled_back(
+    store: SqliteStore, failing: type[Failing], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    review = sayso.Review(store, by="ada")
+    first = store.ask(sample_call("run_1"))
+    review.grant(first.id, count=9, lasts="1h")
+    assert store.find(first.fingerprint) is not None
+    second = sample_call("run_2")
+
+    def full(sql: str) -> None:
+        if sql == "COMMIT":
+            raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as during:
+        during.setattr(failing, "before", full)
+        with pytest.raises(errors.StoreError):
+            store.ask(second)
+    assert store.find(second.fingerprint) is None
+    assert store.ask(second).state is State.APPROVED
+
+
 def test_no_chain_goes_on_from_a_row_that_was_rolled_back(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

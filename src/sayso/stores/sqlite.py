@@ -255,7 +255,7 @@ class SqliteStore(Watched, SqlStore):
                 for op in batch:
                     op.done = True
             else:  # rolled back here, or by SQLite itself if the disk is full
-                self._cache.undone()  # no chain may continue from a row that was not committed
+                self._cache.undone(tx.changed)  # no chain may continue from a row that was not committed
         self._cache.committed(tx)
         return result, tx.changed + tx.changed_runs
 

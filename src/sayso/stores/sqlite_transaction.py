@@ -185,10 +185,12 @@ class RowCache:
                 self.certain.clear()
             self.certain[request.id] = read
 
-    def undone(self) -> None:
-        """Forget what a transaction wrote that was not committed: the ends of chains, and rows."""
+    def undone(self, written: Sequence[str]) -> None:
+        """Forget what a transaction wrote that was not committed: the ends of chains, and rows of requests."""
         self.heads.clear()
         self.certain.clear()
+        for read in filter(None, [self.rows.pop(request_id, None) for request_id in written]):
+            self.holders.pop(read.request.fingerprint, None)
 
     def committed(self, tx: SqliteTransaction) -> None:
         """Remember what a committed transaction wrote."""
