@@ -782,6 +782,11 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_call_that_finds_its_approval_at_once_leaves_none_behind_either",
     ),
     Mutant(
+        "a decision that has ended starts nothing again", "gates/outcome.py",
+        " and not caller.is_over(request)", "",
+        "runs/test_ends.py::test_a_decision_that_ends_starts_no_idempotent_call_whose_outcome_is_unknown",
+    ),
+    Mutant(
         "an altered grant starts nothing", "stores/grants.py",
         "if not _is_as_written(tx, GRANT if grant is not None else ENDED_GRANT, grant_id):", "if False:",
         "stores/test_contract.py::TestSqlite::test_a_grant_that_was_altered_approves_nothing_and_starts_nothing",

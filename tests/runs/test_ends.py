@@ -79,6 +79,22 @@ def test_a_decision_that_ends_before_the_call_starts_does_not_count(
     assert (reason(second), ran) == (("success", None), ["paid"])
 
 
+def test_a_decision_that_ends_starts_no_idempotent_call_whose_outcome_is_unknown(
+    each_store: Store, clock: Clock, ran: list[Any]
+) -> None:
+    def pay() -> None:
+        ran.append("paid")
+        raise TimeoutError
+
+    tool = Tool(pay, requires_approval=True, idempotent=True)
+    (wanted,) = ids(paused := started(tool))
+    soon = int(clock.at.timestamp() * 1000) + 60_000
+    assert reason(tool(resume={wanted: {"approved": True, "expires_at": soon}}).run()) == ("error", "outcome_unknown")
+    clock.tick(seconds=61)
+    assert reason(tool(parent_id=paused.run_id).run()) == ("error", "outcome_unknown")
+    assert ran == ["paid"]
+
+
 def test_a_decision_that_ends_before_a_call_of_a_handler_starts_does_not_count(
     each_store: Store, clock: Clock, ran: list[Any]
 ) -> None:

@@ -202,7 +202,7 @@ def look_into(
         raise errors.OutcomeUnknownError(request.id, running=running)
     answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))
     if answer is None:
-        if request.idempotent and wanted.lack_of(request) is None:
+        if request.idempotent and wanted.lack_of(request) is None and not caller.is_over(request):
             return request
         raise errors.OutcomeUnknownError(request.id)
     found = Attempt(answer.result if isinstance(answer, Happened) else None, None)
