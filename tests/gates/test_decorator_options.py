@@ -416,6 +416,11 @@ def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:
                 declare(pay)(number)
 
 
+def test_what_is_asked_once_is_not_asked_again_after_an_expiry() -> None:
+    with pytest.raises(errors.ConfigError, match="on_expiry='ask' asks again, and with key= a call is asked once"):
+        sayso.gate(lambda amount: amount, name="pay", key="{amount}", on_expiry="ask")
+
+
 @pytest.mark.parametrize("option", ["wait", "timeout", "on_expiry", "on_reject"])
 def test_how_to_wait_is_no_option_of_what_always_raises(option: str) -> None:
     with pytest.raises(TypeError, match=rf"confirm_first\(\) has no {option}=, because it always raises"):

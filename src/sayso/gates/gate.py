@@ -173,7 +173,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             `ConfirmationRequired`; calling again later continues.
         timeout: With `block`, how long to wait before `ConfirmationRequired` is raised; the request stays pending. If
             the call runs elsewhere by then, which a call with a key waits for, `StartRefusedError` is raised.
-        on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`; `ask` asks again.
+        on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`; `ask` asks again (without `key`).
         store: The store for its requests, instead of the configured store.
         escalate_after: After this time, the people in `escalate_to` may decide too, and channels are notified.
         escalate_to: Roles (texts) and `sayso.Reviewer` objects. The quorum does not change.
@@ -299,6 +299,8 @@ def _declared(
         **options,
     )
     config.check_store(store)
+    if made.key is not None and on_expiry == "ask":
+        raise ConfigError("on_expiry='ask' asks again, and with key= a call is asked once; leave out one of them")
     return made, block_of(wait, timeout, on_expiry), store
 
 
