@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import sayso
 from sayso.errors import ArgumentError
 from sayso.model.run import RunState
 from sayso.runs.agent import Tool
@@ -20,7 +21,8 @@ from sayso.runs.events import OutputEvent
 from sayso.runs.state import RunHistory, given_arguments
 from sayso.runs.workflow import Workflow
 from sayso.stores.base import Filter, Store
-from tests.support.running import awaited
+from tests.conftest import Clock
+from tests.support.running import awaited, started, yes
 
 WAITS: dict[str, Any] = {"waits": "rq_1", "path": "pay", "name": "pay"}
 
@@ -183,3 +185,23 @@ def test_step_that_was_refused_leaves_the_results_of_the_others_in_the_output() 
     output = workflow(parent_id=paused.run_id, resume={waiting["approval_id"]: False}).run()
     assert output.status.reason == "approval_denied"
     assert output.output == {"stock": 7}
+
+
+def test_a_nested_call_is_not_made_again_where_a_servers_clock_is_behind(memory: Store, clock: Clock) -> None:
+    made = list[int]()
+
+    @sayso.gate(wait="raise")
+    def wire(n: int) -> str:
+        made.append(n)
+        return f"wired {n}"
+
+    def both() -> str:
+        clock.tick(seconds=-1)  # a server dates the requests, and the program the run
+        return wire(1) + wire(2)
+
+    tool = Tool(both)
+    out = started(tool)
+    for n in (1, 2):
+        assert made == [1, 2][: n - 1]
+        out = tool(parent_id=out.run_id, resume=yes(out)).run()
+    assert (out.output, made) == ("wired 1wired 2", [1, 2])

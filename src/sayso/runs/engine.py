@@ -426,17 +426,18 @@ class _NestedCall:
 
     def _recalled(self, digest: str, *, must_be_held: bool) -> Attempt | None:
         history, mine = self._history, f"!{digest}."
-        body, made = history.known.get(self._place), history.requests.made.get(digest, ())
-        noted = sum(mine in place for place in list(history.known))
+        body, noted = history.known.get(self._place), sum(mine in place for place in list(history.known))
         if body is None:
-            if len(made) <= noted:
+            made = history.requests.unrecorded(digest, noted)
+            if made is None:
                 return None
             # More calls were made than recorded, by a thread that continued after its run was released.
-            value = state.result_shown(made[noted])
+            value = state.result_shown(made)
             history.put(self._place, {"value": state.live_value(value, self._function)})
             return Attempt(value, None)
         stored = list(history.from_store) if must_be_held else ()
-        if self._place in stored and len(made) < sum(mine in place for place in stored):
+        made = len(history.requests.made.get(digest, ()))
+        if self._place in stored and made < sum(mine in place for place in stored):
             return None
         value = state.restored(body["value"], self._function)
         return None if isinstance(value, LostValue) else Attempt(value, None)

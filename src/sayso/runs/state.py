@@ -157,7 +157,7 @@ class _Requests:
         self.at: dict[str, Request] = {}
         """By place: the last request."""
         self.made: dict[str, list[Request]] = {}
-        """By digest: the requests of nested calls that were made."""
+        """By digest: the requests of calls without a place that were made in the run, or under its name before it."""
         self.keyed: dict[str, Request] = {}
         """By id: the requests with a key, which may have been asked at another place of the run."""
 
@@ -167,9 +167,16 @@ class _Requests:
                 self.keyed[request.id] = request
             if request.place:
                 self.at[request.place] = request
-            elif request.state is State.DONE and request.created_at >= self._run.created_at:
+            elif request.state is State.DONE:
                 self.made.setdefault(request.call.digest, []).append(request)
         self.is_read = True
+
+    def unrecorded(self, digest: str, recorded: int) -> Request | None:
+        """Return a nested call that was made but is not among the `recorded` ones of its digest; None if none is."""
+        # Without a record, only its time tells it from a call before the run. A server's clock may be behind, so the
+        # times are not compared for recorded calls.
+        made = [request for request in self.made.get(digest, ()) if request.created_at >= self._run.created_at]
+        return made[recorded] if len(made) > recorded else None
 
 
 class Checkpoint:
