@@ -15,11 +15,13 @@ import sayso
 from sayso.model.ids import new_request_id
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.reviews import Review
+from sayso.server import create_app
 from sayso.server.api.endpoint import encoded
 from sayso.server.api.program import message_of
 from sayso.stores.base import Store
 from sayso.stores.http_messages import RequestMessage
 from sayso.testing import sample_call
+from tests.conftest import Clock
 from tests.support.acting import waiting_in
 from tests.support.calling import asked_message, caller
 
@@ -115,8 +117,6 @@ def test_each_operation_of_a_batch_is_answered_for_itself(program: TestClient) -
 
 
 def test_a_batch_counts_each_operation_against_the_limit(memory: Any) -> None:
-    from sayso.server import create_app
-
     program = caller(create_app(memory, rate="3/minute"), "ask", "bot")
     note = {"verb": "note", "body": {"run_id": "order-1", "event": "denied", "detail": {}}}
     answers = sent(program, "batch", operations=[note] * 4)["answers"]
@@ -140,3 +140,16 @@ def test_an_etag_differs_where_what_stands_does(store: Store) -> None:
         seen.append(message_of(store.get(request.id)).etag)
     assert [one == first for one in seen] == [True, False, True, False]
     assert seen[1] != seen[3]
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00"])
+def test_a_run_with_an_impossible_date_hides_no_other_run(each_store: Store, clock: Clock, at: str) -> None:
+    app = create_app(each_store)
+    mine, other, reviewer = (caller(app, kind, name) for kind, name in (("ask", "a"), ("ask", "b"), ("review", "ada")))
+    for program, run_id, date in ((mine, "order-1", at), (other, "order-2", "2026-01-01T00:00:00Z")):
+        run = {"id": run_id, "name": "clerk", "kind": "agent", "holder": "w", "state": "running"}
+        run |= {"created_at": date, "updated_at": date}
+        sent(program, "save-run", update=[run, [], "broken"])
+        clock.tick(seconds=1)
+    assert [one["id"] for one in reviewer.get("/api/v1/runs").json()["runs"]] == ["order-2", "order-1"]
+    assert [one["id"] for one in sent(other, "ready-runs", names=["clerk"])["runs"]] == ["order-2"]

@@ -13,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -200,7 +201,10 @@ def _update(own: Ownership, update: RunUpdate, asked_in: str = "") -> RunUpdate:
     own.must_be_able_to_save(update)
     if run.id != asked_in:
         own.claim(run.id)
-    return update
+    # The server dates the run: a store cannot read any time that a program could send, and could list no runs.
+    now = clock.now()
+    begun = run.created_at if run.created_at.tzinfo is not None and clock.EPOCH <= run.created_at <= now else now
+    return update._replace(run=replace(run, created_at=begun, updated_at=now))
 
 
 # -- one request -------------------------------------------------------------------------------------------------
