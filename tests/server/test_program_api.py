@@ -23,7 +23,7 @@ from sayso.stores.http_messages import RequestMessage
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import waiting_in
-from tests.support.calling import asked_message, caller
+from tests.support.calling import asked_message, caller, code_of
 
 TOKEN = "t" * 32
 
@@ -153,3 +153,15 @@ def test_a_run_with_an_impossible_date_hides_no_other_run(each_store: Store, clo
         clock.tick(seconds=1)
     assert [one["id"] for one in reviewer.get("/api/v1/runs").json()["runs"]] == ["order-2", "order-1"]
     assert [one["id"] for one in sent(other, "ready-runs", names=["clerk"])["runs"]] == ["order-2"]
+
+
+@pytest.mark.parametrize("result", [r'"\ud800"', f"{'[' * 300}{']' * 300}"], ids=["lone surrogate", "300 levels"])
+def test_a_result_that_no_answer_can_have_is_refused(app: Starlette, program: TestClient, result: str) -> None:
+    asked = asked_message(sample_call(title="Pay M\u00fcller"))
+    sent(program, "ask", request=asked)
+    person(app).approve(asked["id"])
+    sent(program, "start", request_id=asked["id"], **start())
+    outcome = ["done", f'{{"result":{result}}}', None, None, None, False]
+    body = {"request_id": asked["id"], "token": TOKEN, "outcome": outcome}
+    assert code_of(program.post("/api/v1/program/finish", json=body)) == (422, "argument")
+    assert caller(app).get("/api/v1/requests?state=all").status_code == 200

@@ -19,6 +19,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from pydantic_core import to_json
+
 from sayso import clock, errors
 from sayso.model import canonical
 from sayso.model.duration import ago
@@ -313,7 +315,7 @@ def _must_be_storable(outcome: Outcome) -> None:
     for text in filter(None, (outcome.result, outcome.kept)):
         try:
             tree = canonical.load(text)
-            canonical.display(tree)
+            to_json(canonical.display(tree))  # refuses what no JSON answer can have: lone surrogates, too many levels
             brief(tree["result"], 200)
         except Exception as error:  # a value that cannot be shown must not break a reviewer's page
             raise errors.ArgumentError("result", f"is not in canonical form ({type(error).__name__})") from error
