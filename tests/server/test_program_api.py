@@ -165,3 +165,15 @@ def test_a_result_that_no_answer_can_have_is_refused(app: Starlette, program: Te
     body = {"request_id": asked["id"], "token": TOKEN, "outcome": outcome}
     assert code_of(program.post("/api/v1/program/finish", json=body)) == (422, "argument")
     assert caller(app).get("/api/v1/requests?state=all").status_code == 200
+
+
+@pytest.mark.parametrize("run_id", ["aap:x", "aap:", "aap::x", "aap:other:x"])
+def test_a_run_below_the_name_of_no_program_or_another_one_is_not_found(program: TestClient, run_id: str) -> None:
+    for verb, body in (("get-run", {}), ("journal", {}), ("note", {"event": "denied", "detail": {}})):
+        answer = program.post(f"/api/v1/program/{verb}", json={"run_id": run_id, **body})
+        assert code_of(answer) == (404, "run_not_found")
+
+
+def test_an_escalation_after_the_end_of_the_calendar_is_refused(program: TestClient) -> None:
+    asked = asked_message(sample_call(escalation=Escalation(timedelta(days=9_999_999), roles=["lead"])))
+    assert code_of(program.post("/api/v1/program/ask", json={"request": asked})) == (422, "ask_refused")

@@ -31,7 +31,7 @@ from sayso.model.ids import call_digest, fingerprint, question_digest
 from sayso.model.journal import Entry
 from sayso.model.redaction import FAILED, Redaction, agrees, scrub
 from sayso.model.request import Call, Question, Request
-from sayso.model.reviewer import PROGRAM, TOKENS, Identity
+from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Verdict, in_effect
@@ -192,6 +192,8 @@ def _request(asked: AskedRequest, me: Identity, owner: Identity, now: datetime) 
         subject = _call(subject, asked.redact)
     if fingerprint(asked.run_id, subject.digest, asked.place, asked.key) != asked.fingerprint:
         _refuse("fingerprint does not match the run, place, key and call")
+    if asked.escalation is not None:
+        _ = now + asked.escalation.after  # raises if no clock has this time
     also, behalf = list(asked.also_for), asked.on_behalf_of or owner
     if owner != behalf and owner not in also:
         also.append(owner)
@@ -505,7 +507,8 @@ class Ownership(Context):
         if run_id.startswith(_OWN_CHAINS):
             return _SOMEBODY
         if run_id.startswith(AAP_RUNS):  # by its name, so that no other program can begin it first
-            return Identity(TOKENS, run_id.removeprefix(AAP_RUNS).rpartition(":")[0])
+            name = run_id.removeprefix(AAP_RUNS).rpartition(":")[0]
+            return self.me if name == self.me.subject else _SOMEBODY
         claimed = self._claimed_by(run_id)
         if claimed is not None:
             return claimed
