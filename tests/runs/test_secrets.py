@@ -345,3 +345,17 @@ def test_what_one_step_masks_is_masked_in_every_step_of_a_loaded_run(store: Stor
     shown = repr(load_run(paused.run_id).spans)
     assert "account *** with ***" in shown
     assert [secret for secret in secrets.values() if secret in shown] == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"iban": "edited-secret"}], ids=["default", "edit"])
+def test_a_masked_argument_that_no_model_gave_is_masked_in_a_loaded_run(store: Store, changes: dict[str, str]) -> None:
+    def send(to: str, iban: str = "default-secret") -> str:
+        return f"sent to {to} with {iban}"
+
+    tool = Tool(send, requires_approval=True, approval_redact_keys={"iban"})
+    paused = tool(to="bob").run()
+    (request,) = sayso.Review().list(state="pending")
+    sayso.Review().approve(request.id, by="ada", changes=changes)
+    output = tool(parent_id=paused.run_id).run().output
+    assert output.endswith("-secret")
+    assert "sent to bob with ***" in repr(load_run(paused.run_id).spans)

@@ -26,7 +26,8 @@ from sayso.runs.events import (
     waiting_output,
 )
 from sayso.runs.state import Body, bodies
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
+from sayso.stores.review import requests_in
 
 _PAUSES = ("outcome_unknown", "approval_already_claimed", "approval_required", "input_required")
 
@@ -240,7 +241,7 @@ def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider:
     where = config.open_store(compat.store_of(store, tracing_provider))
     snapshot = where.get_run(run_id)
     known = bodies(snapshot.steps)
-    masked, hidden = masks_of(known)
+    masked, hidden = masks_of(known, requests_in(where, Filter(run_id=run_id)))
     run = LoadedRun(snapshot.run, known, where, masked)
     run.spans = tuple(_hides(span, hidden) for span in run.spans)
     return run
