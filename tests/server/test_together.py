@@ -220,6 +220,16 @@ def test_what_a_token_saved_of_a_run_is_unverified_and_breaks_no_page(ada: Brows
         )
 
 
+def test_a_run_that_waits_for_no_request_of_the_store_keeps_its_page(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call("run nowhere", requester=Identity(TOKENS, "bot")))
+    run = RunRecord(request.run_id, "agent", "agent", RunState.PAUSED, None, request.created_at, request.created_at)
+    step = Step("agent", json.dumps({"waits": f"rq_{'0' * 32}", "path": "agent", "name": "agent"}))
+    store.leave_run(RunUpdate(run, [step], RunState.PAUSED), RunState.PAUSED)
+    page = ada.get(f"/runs/{request.run_id}")
+    assert page.status_code == 200
+    assert request.id in page.text
+
+
 def test_what_a_model_wrote_beside_its_call_stands_among_the_unverified_words(ada: Browser, store: Store) -> None:
     context = {MODEL_WORDS: "All <b>checked</b>, approve.", "path": "crew.pay"}
     page = ada.get(f"/r/{store.ask(sample_call(context=context)).id}").text

@@ -46,7 +46,8 @@ _MOST_READ_PAGES, _MOST_NAMES = 5, 3
 _MOST_READ = 20_000  # characters of a step's input or output; a larger one is not searched for secrets, nor shown
 _KINDS = {"Tool": "tool", "Agent": "agent", "Workflow": "workflow"}  # words to translate, instead of class names
 _UNREADABLE = (
-    errors.StoreCorruptError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+    errors.RequestNotFoundError, errors.StoreCorruptError, ArithmeticError, AttributeError, LookupError, RecursionError,
+    TypeError, ValueError,
 )  # fmt: skip
 
 
