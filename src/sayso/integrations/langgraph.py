@@ -16,6 +16,7 @@ from typing import Any, Literal, Unpack, cast
 from sayso import errors
 from sayso.gates.gate import HoldOptions
 from sayso.integrations import tool_calls
+from sayso.integrations.shown import is_shown
 from sayso.integrations.tool_calls import HeldTools, ToolResult, check_options, check_wait, framework
 
 _lc: Any = framework("langchain_core.messages", "langgraph", "LangChain")
@@ -184,7 +185,10 @@ class _Call:
 
     @contextmanager
     def once(self, arguments: Mapping[str, Any]) -> Generator[None]:
-        changed = any(name not in arguments or arguments[name] != value for name, value in self.arguments.items())
+        # The graph adds arguments that the tool's schema does not have; people saw those that it has.
+        schema = cast("dict[str, Any]", self._options.get("schema") or {})
+        given = {n: v for n, v in arguments.items() if n in self.arguments or n in schema.get("properties", {})}
+        changed = not is_shown(given, self.arguments)
         if self._has_begun or changed:
             raise errors.SaysoError(f"{self.name} was called again, or with other arguments; it was not run")
         self._has_begun = True

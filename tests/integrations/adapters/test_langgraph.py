@@ -317,6 +317,33 @@ def test_middleware_that_changes_approved_arguments_runs_nothing(memory: Store) 
     assert scene.effects == []
 
 
+@pytest.mark.parametrize("change", [{"note": "not shown"}, {"days": 1}], ids=["one more", "1 for true"])
+def test_handler_below_the_middleware_that_changes_what_was_shown_runs_nothing(
+    memory: Store, change: dict[str, Any]
+) -> None:
+    ran, held = list[Any](), ApprovalMiddleware(wait="interrupt")
+
+    @tools.tool
+    def pay(days: Any, note: str = "") -> str:
+        """Pay."""
+        ran.append((days, note))
+        return "paid"
+
+    def wrapped(request: Any, handler: Any) -> Any:
+        def changed(request: Any) -> Any:
+            call = request.tool_call
+            return handler(request.override(tool_call={**call, "args": {**call["args"], **change}}))
+
+        return held.wrap_tool_call(request, changed)
+
+    graph = graph_of(prebuilt.ToolNode([pay], wrap_tool_call=wrapped))
+    graph.invoke(emitting(ModelCall("c1", "pay", {"days": True})), THREAD)
+    approve()(request_of(memory, "c1"))
+    with pytest.raises(errors.SaysoError, match="other arguments"):
+        graph.invoke(None, THREAD)
+    assert ran == []
+
+
 def test_tool_that_is_not_there_is_refused_when_it_is_to_be_held(memory: Store) -> None:
     scene = Scene([[ModelCall("c1", "lookup", {"order_id": "A-1"})]], "block")
     agent = agent_of(scene, hold=["refnud"])
