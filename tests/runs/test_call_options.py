@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -36,6 +37,20 @@ def test_two_steps_with_one_key_are_one_call(each_store: Store, ran: list[Any]) 
     assert (output.output, ran) == ({"first": "paid 5 to alice", "again": "paid 5 to alice"}, [5])
     (request,) = sayso.Review(each_store).list(state="all").requests
     assert request.key == "pay:alice"
+
+
+def test_two_calls_of_one_turn_with_one_key_are_one_call(memory: Store, ran: list[Any]) -> None:
+    async def pay(amount: int, to: str = "alice") -> str:
+        ran.append(amount)
+        for _ in range(50):  # until the other call has met this one
+            await asyncio.sleep(0)
+        return f"paid {amount} to {to}"
+
+    tool = Tool(pay, requires_approval=True, key="pay:{to}")
+    agent = agent_of([tool], [("pay", {"amount": 5}), ("pay", {"amount": 5})])
+    paused = started(agent, prompt="go")
+    output = agent(parent_id=paused.run_id, resume=yes(paused)).run()
+    assert (output.output, ran) == ("paid 5 to alice | paid 5 to alice", [5])
 
 
 def test_a_step_that_met_the_key_of_another_one_is_not_made_again_after_a_pause(

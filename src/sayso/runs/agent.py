@@ -393,6 +393,13 @@ async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequenc
     made = [asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) for n in range(len(calls))]
     try:
         await asyncio.wait(made)
+        if len(calls) > 1 and any(map(_is_claimed, made)):
+            # Of calls with one key one is started. The others get its result, now that it has one.
+            made = [
+                asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) if _is_claimed(one) else one
+                for n, one in enumerate(made)
+            ]
+            await asyncio.wait(made)
     except asyncio.CancelledError:
         for one in made:
             one.cancel()
@@ -402,6 +409,11 @@ async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequenc
     if faults:
         raise fault_of(faults)
     return [one.result() for one in made]
+
+
+def _is_claimed(made: asyncio.Future[Message]) -> bool:
+    fault = made.exception()
+    return isinstance(fault, Halt) and fault.status.reason == "approval_already_claimed"
 
 
 async def _make_call(agent: Agent, step: StepContext, turn: int, n: int, calls: Sequence[ModelCall]) -> Message:
