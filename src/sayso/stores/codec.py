@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sayso import errors
 from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
-from sayso.model.canonical.json_tree import dumps, dumps_sorted
+from sayso.model.canonical.json_tree import ascii_parts, dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, row_digest_in
 from sayso.model.request import (
@@ -265,9 +265,10 @@ def asked_values(request: Request) -> tuple[Any, ...]:
         fields["escalation"] = [after // MICROSECOND, sorted(roles), people]
     plain = zip(_PLAIN, _PLAIN_VALUES(request), strict=True)
     fields |= {name: value for name, value in plain if value or type(value) in _KEPT_EMPTY}
+    asked = "".join(ascii_parts(fields, 0))
     return (
         request.id, request.kind, request.run_id, request.fingerprint, tool, name, request.risk,
-        search_text(request), (request.created_at - EPOCH) // MICROSECOND, dumps(fields), form, masked,
+        search_text(request), (request.created_at - EPOCH) // MICROSECOND, asked, form, masked,
         subject.digest, subject.schema_digest, None if request.key is None else key_digest(request.run_id, request.key),
         None if request.effect is None else effect_digest(request.effect),
     )  # fmt: skip
@@ -295,7 +296,7 @@ def digest_of_asked(values: Sequence[Any]) -> str:
     `values` are those of `ASKED_COLUMNS`, decrypted, so that the digest does not depend on the encryption. `search` is
     not covered, because it follows from the rest and from people's words.
     """
-    return hashlib.sha256(dumps((*values[:_SEARCH], *values[_SEARCH + 1 :])).encode()).hexdigest()
+    return hashlib.sha256("".join(ascii_parts((*values[:_SEARCH], *values[_SEARCH + 1 :]), 0)).encode()).hexdigest()
 
 
 def _digest_of_row(asked: str, progress: Sequence[Any]) -> str:
@@ -535,7 +536,7 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
         # The time until which its next step is possible.
         ends if state is State.PENDING else approval_ends if state is State.APPROVED else None,
         None if claimed_by is None else claimed_by.folded,
-        dumps(fields),
+        "".join(ascii_parts(fields, 0)),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from sayso import clock, errors
 from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
-from sayso.model.canonical.json_tree import dumps, dumps_sorted
+from sayso.model.canonical.json_tree import ascii_parts_sorted, dumps
 from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Anchor, Entry, chained, first_link
 from sayso.model.request import LIVE, Request, State
@@ -456,7 +456,7 @@ class SqlTransaction(Transaction):
             detail = sealed(detail, request_id or run_id, self._seal)
         at = ((self._now or self.now()) - EPOCH) // MICROSECOND
         seq, before = head
-        text = dumps_sorted(detail)
+        text = "".join(ascii_parts_sorted(detail, 0))
         return chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text), before
 
     # -- runs and records ------------------------------------------------------------------------------------------

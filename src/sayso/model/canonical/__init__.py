@@ -32,6 +32,7 @@ from sayso.model.canonical.json_tree import (
     dump,
     dump_sorted,
     is_model,
+    parts,
     tag_of,
 )
 from sayso.model.parameters import class_name, function_name, place
@@ -105,7 +106,7 @@ def encode(arguments: Mapping[str, object]) -> Form:
     if is_sorted is None:
         return _encode_any(plain)
     try:
-        text = dump(plain)
+        text = "".join(parts(plain, 0))
         raw = (text if is_sorted else dump_sorted(plain)).encode()
     except ValueError:
         return _encode_any(plain)

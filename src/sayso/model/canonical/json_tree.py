@@ -13,7 +13,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -25,27 +25,47 @@ from sayso.model.parameters import place
 quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # pyright: ignore[reportAttributeAccessIssue]  # not in the stub
 
 
-def _encoder(*, ascii_only: bool, sort_keys: bool) -> Callable[[object], str]:
-    """Return an encoder that is built only once: `json.JSONEncoder.encode` builds a C encoder for each call."""
+def _encoder(*, ascii_only: bool, sort_keys: bool) -> Callable[[object, int], Iterable[str]]:
+    """Return an encoder that is built only once: `json.JSONEncoder.encode` builds a C encoder for each call.
+
+    It takes a tree and 0, the level of an indentation that is not used, and returns the parts of the text.
+    """
     plain = json.JSONEncoder(
         ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=sort_keys
     )
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
-        return plain.encode
+        return lambda tree, _: plain.encode(tree)
     text: Any = quote if ascii_only else json.encoder.encode_basestring  # pyright: ignore[reportAttributeAccessIssue]  # as above
-    write: Callable[[object, int], tuple[str, ...]] = make(
-        None, plain.default, text, None, ":", ",", sort_keys, False, False
-    )
-    return lambda tree: "".join(write(tree, 0))
+    return make(None, plain.default, text, None, ":", ",", sort_keys, False, False)
 
 
-dump = _encoder(ascii_only=False, sort_keys=False)
-"""Returns the text of a tree as the canonical form is stored."""
-dump_sorted = _encoder(ascii_only=False, sort_keys=True)
-dumps = _encoder(ascii_only=True, sort_keys=False)
-"""Escapes non-ASCII characters, because databases reject the lone surrogates that an error message may contain."""
-dumps_sorted = _encoder(ascii_only=True, sort_keys=True)
+# What is written at each change of a request is joined from these; everything else uses the functions below.
+parts = _encoder(ascii_only=False, sort_keys=False)
+parts_sorted = _encoder(ascii_only=False, sort_keys=True)
+ascii_parts = _encoder(ascii_only=True, sort_keys=False)
+ascii_parts_sorted = _encoder(ascii_only=True, sort_keys=True)
+
+
+def dump(tree: object) -> str:
+    """Return the text of a tree as the canonical form is stored."""
+    return "".join(parts(tree, 0))
+
+
+def dump_sorted(tree: object) -> str:
+    """Return the same text with the keys of every object sorted."""
+    return "".join(parts_sorted(tree, 0))
+
+
+def dumps(tree: object) -> str:
+    """Return the text in ASCII, because databases reject the lone surrogates that an error message may contain."""
+    return "".join(ascii_parts(tree, 0))
+
+
+def dumps_sorted(tree: object) -> str:
+    """Return the text in ASCII with the keys of every object sorted."""
+    return "".join(ascii_parts_sorted(tree, 0))
+
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
