@@ -12,7 +12,6 @@ import pytest
 from sayso.cli import main
 from tests.support.commands import sayso
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/guides/mcp.md"
 SERVER = ("--name", "files", "--", "npx", "server")
 HOLD = '[[rules]]\ntool = "files/*"\nverdict = "hold"\n'
 
@@ -52,13 +51,9 @@ def test_each_client_gets_its_own_form(client: str, key: str, more: dict[str, An
     assert server == more
 
 
-def test_the_page_shows_what_is_printed(folder: Path) -> None:
-    shown = json.loads(PAGE.read_text(encoding="utf-8").partition("```json\n")[2].partition("```")[0])
-    server = shown["mcpServers"]["files"]
-    assert Path(server.pop("command")).is_absolute()
-    expected = words()
-    expected[1], expected[4], expected[8:] = server["args"][1], server["args"][4], server["args"][8:]
-    assert shown == {"mcpServers": {"files": {"args": expected}}}
+def test_the_entry_names_store_folder_and_server(folder: Path) -> None:
+    store = f"sqlite:///{folder}/state/sayso/sayso.db"
+    assert words() == ["--store", store, "mcp-gateway", "--folder", str(folder), *SERVER]
 
 
 def test_the_program_is_the_one_that_prints_it_with_its_full_path(
