@@ -236,7 +236,7 @@ def _add_host_command(host: Host) -> None:
 
     @hook.command(host.name, help=f"The hook for {host.title}: JSON on stdin, verdict on stdout.")
     @_options
-    @click.option("--wait", default=WAIT, show_default=True, help="How long to wait for a person.")
+    @click.option("--wait", metavar="SPAN", default=WAIT, show_default=True, help="How long to wait for a person.")
     @click.option("--project", "is_project", is_flag=True, help="Follow the folder's settings, trusted or not.")
     @click.pass_obj
     def answering(
@@ -260,7 +260,9 @@ _host_name = click.argument("host", type=click.Choice(list(HOSTS)))
 @_host_name
 @_where
 @_options
-@click.option("--wait", default=settings.WAIT, show_default=True, help="How long each call waits for a person.")
+@click.option(
+    "--wait", metavar="SPAN", default=settings.WAIT, show_default=True, help="How long each call waits for a person."
+)
 @_yes
 @click.pass_obj
 def install(

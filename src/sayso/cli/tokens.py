@@ -46,7 +46,10 @@ def token() -> None:
 
 
 @token.command("new")
-@click.option("--kind", type=click.Choice(["ask", "review", "admin"]), required=True, help="What the token may do.")
+@click.option(
+    "--kind", type=click.Choice(["ask", "review", "admin"]), required=True,
+    help="ask: make requests and run approved calls; review: decide; admin: operate the server.",
+)  # fmt: skip
 @click.option("--name", required=True, metavar="NAME", help="The program or person that the token acts for.")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="A role of that person; repeatable.")
 @click.option("--issuer", default=LOCAL, metavar="WORD", help="The issuer of the name, as at sign-in.")
