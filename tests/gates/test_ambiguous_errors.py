@@ -607,6 +607,17 @@ def test_errors_that_lead_in_a_circle_are_read_once() -> None:
     assert not is_ambiguous(one)
 
 
+@pytest.mark.parametrize("first", [ValueError, TimeoutError])
+def test_a_long_chain_and_deeply_nested_groups_are_read_to_their_end(first: type[Exception]) -> None:
+    chain = group = first("the first one")
+    for _ in range(2_000):
+        chain = during(RuntimeError("again"), chain)  # type: ignore[assignment]
+    for _ in range(60):  # 2 ** 60 ways lead to the first one
+        group = caused(ExceptionGroup("both", [group, group]), group)  # type: ignore[assignment]
+    for error in (chain, group):
+        assert is_ambiguous(error) is (first is TimeoutError)
+
+
 def test_one_class_or_several_are_taken_and_anything_else_is_refused_by_name() -> None:
     assert exception_classes(KeyError) == (KeyError,)
     assert exception_classes([KeyError, OSError]) == (KeyError, OSError)

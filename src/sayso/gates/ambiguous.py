@@ -201,76 +201,79 @@ def is_ambiguous(
         handled: The error that the caller was handling when it made the call; earlier errors are not judged.
     """
     try:
-        judgement = _Judge(also, handled).judge([error])
-        return judgement is True or (_known_name(error) != _NOT_EXECUTED and _was_tried_before(error, handled))
+        return _may_have_happened(error, also, handled)
     except Exception:  # noqa: BLE001  reading an error may run user code; if that fails, nothing is known
         return True
 
 
-class _Judge(NamedTuple):
-    """Judges whether a call may have taken effect: True, False (nothing was sent), or None (the errors do not say).
+def _may_have_happened(
+    error: BaseException, also: tuple[type[BaseException], ...], handled: BaseException | None
+) -> bool:  # fmt: skip
+    """Look at an error and at all that it carries, each once, until one of them says that the call may have happened.
 
-    Attributes:
-        also: Further ambiguous classes.
-        handled: The error that the caller was handling when it made the call.
+    An error is explained if an error around it says that there was no connection.
     """
-
-    also: tuple[type[BaseException], ...]
-    handled: BaseException | None
-
-    def judge(self, errors: Iterable[BaseException]) -> bool | None:
-        """Return the judgement of several errors together."""
-        met = set[tuple[int, bool]]()
-        return _together([self._judge_one(error, met, is_explained=False) for error in errors])
-
-    def _judge_one(self, error: BaseException, met: set[tuple[int, bool]], *, is_explained: bool) -> bool | None:
-        """Return the judgement of one error; `is_explained`: an error around it says that there was no connection."""
-        key, name = (id(error), is_explained), _known_name(error)
-        if key in met:
-            return None
-        met.add(key)
+    met, waiting = set[tuple[int, bool]](), [(error, False)]
+    while waiting:
+        error, is_explained = waiting.pop()
+        if (id(error), is_explained) in met:
+            continue
+        met.add((id(error), is_explained))
+        name, places = _known_name(error), list(_frames(error))
         if name == _NOT_EXECUTED:
             of_inner: Handled | None = error.__dict__.get("_sayso_inner")  # what this call was handling when it made it
-            outside = None if of_inner is None or of_inner.error is self.handled else of_inner.error
-            return None if outside is None else self._judge_one(outside, met, is_explained=False)
+            if of_inner is not None and of_inner.error is not handled:
+                waiting.append((of_inner.error, False))
+            continue
         is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
-        if isinstance(error, self.also) or (is_interrupt and not is_explained):
+        if isinstance(error, also) or (is_interrupt and not is_explained):
             return True
-        inside = list(_inside(error, name, self.handled))
-        if name in _EITHER:
-            return self.judge(inside) is not False
         is_broken = name in _SOCKET or _has_broken(name, error)
-        is_before = name in _NOT_SENT or (is_broken and _was_connecting(error))
+        is_before = _is_before_sending(name, error)
         is_after = name in _SENT or (is_broken and not is_explained) or _is_open_answer(name, error)
-        if is_after and not is_before:
+        if (is_after and not is_before) or _was_tried_before(error, name, places):
+            return True
+        if name in _EITHER and not _carries_one_before_sending(error):
             return True
         # A task group cancels its other tasks in the middle when one fails.
-        if not is_explained and any(place in _TASK_GROUPS for _, place in _frames(error)):
+        if not is_explained and any(place in _TASK_GROUPS for _, place in places):
             return True
         # If there was no connection, the members of a group are attempts to connect.
         if isinstance(error, BaseExceptionGroup) and not is_explained:
-            members: Sequence[BaseException] = cast("Any", error).exceptions
-            if any(self.judge([member]) for member in members):
-                return True
+            waiting += [(member, False) for member in cast("Sequence[BaseException]", cast("Any", error).exceptions)]
         # The context of a socket's own error, or of an interrupt, is earlier, and nothing here explains it; nor what
         # the program itself caught before it called a library. But a timeout that ended a connection attempt explains
         # the cancellation that it was made of.
         is_explained = is_explained or is_before
         explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
-        cut_off = _cut_off(cast("BaseException", error)) if is_explained and name == "builtins.TimeoutError" else None
-        judgement = _together([
-            self._judge_one(
-                one, met,
-                is_explained=(explains and (one is error.__cause__ or _is_caught_by_library(one)))
+        cut_off = _cut_off(error) if is_explained and name == "builtins.TimeoutError" else None
+        waiting += [
+            (
+                one,
+                (explains and (one is error.__cause__ or _is_caught_by_library(one)))
                 or (one is cut_off and not isinstance(one, Exception)),
             )
-            for one in inside
-        ])  # fmt: skip
-        return False if judgement is None and is_before else judgement
+            for one in _inside(error, name, handled)
+        ]
+    return False
 
 
-def _together(judgements: Collection[bool | None]) -> bool | None:
-    return True if True in judgements else False if False in judgements else None
+def _carries_one_before_sending(error: BaseException) -> bool:
+    """Return whether an error carries one that occurred before anything was sent."""
+    met, waiting = set[int](), [error]
+    while waiting:
+        for one in _inside(waiting.pop(), "", None):
+            if id(one) in met:
+                continue
+            met.add(id(one))
+            if _is_before_sending(_known_name(one), one):
+                return True
+            waiting.append(one)
+    return False
+
+
+def _is_before_sending(name: str, error: BaseException) -> bool:
+    return name in _NOT_SENT or ((name in _SOCKET or _has_broken(name, error)) and _was_connecting(error))
 
 
 def _known_name(error: BaseException) -> str:
@@ -319,33 +322,25 @@ def _cut_off(timeout: BaseException) -> BaseException | None:
     return timeout.__cause__ or (before if before is not None and _is_caught_by_library(before) else None)
 
 
-def _was_tried_before(error: BaseException, handled: BaseException | None) -> bool:
+def _was_tried_before(error: BaseException, name: str, places: Iterable[tuple[FrameType, tuple[Any, str]]]) -> bool:
     """Return whether a client, or a library for retries, had tried before the attempt that raised the error.
 
     What the last attempt says, such as a refused connection or status 409, does not tell how the earlier ones ended.
     """
-    met, waiting = set[int](), [error]
-    while waiting:
-        current = waiting.pop()
-        if id(current) in met:
-            continue
-        met.add(id(current))
-        first: dict[tuple[Any, str], FrameType] = {}
-        for frame, place in _frames(current):
-            if place in _REDIRECTED or _is_later_attempt(frame, place, current):
-                return True
-            # One frame is there twice if it raised an error again.
-            if place in _REPEATED and first.setdefault(place, frame) is not frame:
-                return True
-        waiting += _inside(current, "", handled)
-        waiting += cast("Any", current).exceptions if isinstance(current, BaseExceptionGroup) else ()
+    # Stripe's client repeats a request with the same idempotency key, so that an answer is that to the first attempt.
+    if type(error).__module__.startswith("stripe.") and name not in _EITHER:
+        return False
+    first: dict[tuple[Any, str], FrameType] = {}
+    for frame, place in places:
+        if place in _REDIRECTED or _is_later_attempt(frame, place):
+            return True
+        # One frame is there twice if it raised an error again.
+        if place in _REPEATED and first.setdefault(place, frame) is not frame:
+            return True
     return False
 
 
-def _is_later_attempt(frame: FrameType, place: tuple[Any, str], error: BaseException) -> bool:
-    # Stripe's client repeats a request with the same idempotency key, so that an answer is that to the first attempt.
-    if type(error).__module__.startswith("stripe.") and _known_name(error) not in _EITHER:
-        return False
+def _is_later_attempt(frame: FrameType, place: tuple[Any, str]) -> bool:
     if place in _TRIES_AGAIN:
         variable, first = _TRIES_AGAIN[place]
         return frame.f_locals.get(variable) != first
