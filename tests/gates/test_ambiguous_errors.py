@@ -146,29 +146,40 @@ def mcp(path: str, code: int, message: str) -> BaseException:
     return error
 
 
-def nested(error: BaseException, *places: str) -> BaseException:
-    """Return an error as it comes out of functions that call each other."""
-    for place in reversed(places):
-        error = connecting(error, place)
-    return error
+def noted(*attempts: BaseException | None) -> SimpleNamespace:
+    """Return a urllib3 Retry that notes these attempts; None for an answer."""
+    return SimpleNamespace(history=tuple(SimpleNamespace(error=error) for error in attempts))
 
 
-def test_a_pool_that_calls_itself_again_and_a_redirect_were_not_the_first_to_send() -> None:
-    pool, manager = "urllib3.connectionpool.urlopen", "urllib3.poolmanager.urlopen"
-    source: dict[str, Any] = {"__name__": "urllib3.connectionpool"}
-    text = "def urlopen(error):\n    try:\n        raise error\n    except Exception as again:\n        raise again"
-    exec(text, source)  # noqa: S102  as urllib3 raises an error that it does not retry
-    with pytest.raises(NewConnection) as caught:
-        source["urlopen"](NewConnection("refused"))
-    assert not is_ambiguous(caught.value)
-    assert not is_ambiguous(nested(NewConnection("refused"), manager, pool))
-    assert is_ambiguous(nested(NewConnection("refused"), manager, pool, pool))
-    assert is_ambiguous(nested(NewConnection("refused"), manager, manager, pool))
-    assert is_ambiguous(nested(NewConnection("refused"), "requests.sessions.resolve_redirects", pool))
-    assert is_ambiguous(nested(ConnectionRefusedError(), "urllib.request.http_error_302"))
-    again, connect = "redis.retry.call_with_retry", "redis.connection.connect_check_health"
-    assert not is_ambiguous(nested(Redis("refused"), again, connect))
-    assert is_ambiguous(nested(Redis("refused"), again, again, connect))
+def test_the_earlier_attempts_that_urllib3_notes_are_judged_like_the_last_one() -> None:
+    refused, lost = NewConnection("refused"), Protocol("Connection aborted.", ConnectionResetError())
+    for earlier, expected in (((), False), ((refused, refused), False), ((refused, lost), True), ((None,), True)):
+        last = connecting(NewConnection("refused"), "urllib3.connectionpool.urlopen", retries=noted(*earlier))
+        assert is_ambiguous(last) is expected
+        assert is_ambiguous(RequestsConnection(MaxRetry(last))) is expected
+        rejected = fake("requests.exceptions.HTTPError", RequestException)("409, a duplicate")
+        rejected.response = SimpleNamespace(raw=SimpleNamespace(retries=noted(*earlier)))
+        assert is_ambiguous(rejected) is expected
+    first = connecting(NewConnection("refused"), "urllib3.connectionpool.urlopen", retries=3)
+    assert not is_ambiguous(connecting(first, "urllib3.poolmanager.urlopen"))
+
+
+def test_a_redirect_was_not_the_first_to_send() -> None:
+    assert is_ambiguous(connecting(NewConnection("refused"), "requests.sessions.resolve_redirects"))
+    assert is_ambiguous(connecting(ConnectionRefusedError(), "urllib.request.http_error_302"))
+
+
+def test_redis_tries_again_to_connect_without_having_sent_anything() -> None:
+    connect, again = "redis.connection.connect", "redis.retry.call_with_retry"
+    assert not is_ambiguous(connecting(connecting(Redis("refused"), again, failures=11), connect))
+    assert is_ambiguous(connecting(connecting(Redis("refused"), connect), again, failures=11))
+
+
+def test_an_answer_to_a_later_attempt_of_botocore_does_not_tell_what_the_first_one_did() -> None:
+    for attempts in (0, 1):
+        error = fake("botocore.errorfactory.ConditionalCheckFailedException")("the request failed")
+        error.response = {"ResponseMetadata": {"RetryAttempts": attempts}}
+        assert is_ambiguous(error) is bool(attempts)
 
 
 def fallback(handled: BaseException, error: BaseException, where: str) -> BaseException:
@@ -198,12 +209,19 @@ def test_a_fallback_that_could_not_connect_does_not_explain_the_first_attempt(ha
 ATTEMPTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "openai": ("openai._base_client.request", {"retries_taken": 0}, {"retries_taken": 2}),
     "anthropic": ("anthropic._base_client.request", {"retries_taken": 0}, {"retries_taken": 2}),
+    "anthropic 2": ("anthropic._base_client._request", {"retries_taken": 0}, {"retries_taken": 2}),
+    "redis": ("redis.retry.call_with_retry", {"failures": 0}, {"failures": 1}),
+    "redis, async": ("redis.asyncio.retry.call_with_retry", {"failures": 0}, {"failures": 1}),
     "stripe": ("stripe._http_client._request_with_retries_internal", {"num_retries": 0}, {"num_retries": 1}),
     "botocore": ("botocore.endpoint._send_request", {"attempts": 1}, {"attempts": 5}),
     "backoff": ("backoff._sync.retry", {"tries": 1}, {"tries": 2}),
     "tenacity": (
         "tenacity.__call__", {"retry_state": SimpleNamespace(attempt_number=1)},
         {"retry_state": SimpleNamespace(attempt_number=3)},
+    ),
+    "tenacity, in a loop": (
+        "tenacity.asyncio.iter", {"retry_state": SimpleNamespace(attempt_number=1)},
+        {"retry_state": SimpleNamespace(attempt_number=2)},
     ),
     "aiohttp, PUT": (
         "aiohttp.client._request", {"method": "PUT", "retry_persistent_connection": True},
@@ -227,10 +245,16 @@ def test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_fi
         assert not is_ambiguous(connecting(caused(refused(), cause), where, **first))
         assert is_ambiguous(connecting(caused(refused(), cause), where, **later))
         assert is_ambiguous(caused(RuntimeError("could not pay"), connecting(caused(refused(), cause), where, **later)))
-    rejected = fake("stripe._error.CardError" if client == "stripe" else "openai.ConflictError")("409, a duplicate")
-    assert not is_ambiguous(connecting(rejected, where, **first))
-    assert is_ambiguous(connecting(rejected, where, **later)) is (client != "stripe"), "whose repetitions have one key"
-    assert not is_ambiguous(caused(sayso.NotExecuted("a duplicate"), connecting(rejected, where, **later)))
+        if client == "anthropic 2":
+            assert not is_ambiguous(
+                connecting(connecting(caused(refused(), cause), where, **first), ATTEMPTS["anthropic"][0])
+            )
+    rejected = fake("stripe._error.CardError" if client == "stripe" else "openai.ConflictError")
+    assert not is_ambiguous(connecting(rejected("409"), where, **first))
+    assert is_ambiguous(connecting(rejected("409"), where, **later)) is (client != "stripe"), (
+        "its repetitions have one key"
+    )
+    assert not is_ambiguous(caused(sayso.NotExecuted("a duplicate"), connecting(rejected("409"), where, **later)))
 
 
 OPEN: dict[str, Callable[[], BaseException]] = {

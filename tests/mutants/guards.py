@@ -688,13 +688,18 @@ MUTANTS = [
     ),
     Mutant(
         "an interruption is ambiguous whatever the function makes of it", "gates/ambiguous.py",
-        "(is_interrupt and not is_explained)", "False",
+        "(is_interrupt or any(", "(any(",
         "gates/test_ambiguous_outcomes.py::test_a_cancellation_of_which_the_function_makes_another_error_is_unknown",
     ),
     Mutant(
         "an earlier attempt of a client is not forgotten", "gates/ambiguous.py",
-        " or _was_tried_before(error, name, places)", "",
+        " or _was_tried_before(error, name, places)\n", "\n",
         "gates/test_ambiguous_errors.py::test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_first_one_did",
+    ),
+    Mutant(
+        "an answer to urllib3's earlier attempt counts", "gates/ambiguous.py",
+        "None in _earlier_attempts(error, places)", "False",
+        "gates/test_ambiguous_errors.py::test_the_earlier_attempts_that_urllib3_notes_are_judged_like_the_last_one",
     ),
     Mutant(
         "a later start that failed leaves an unknown one unknown", "model/lifecycle.py",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from types import FrameType, TracebackType
@@ -165,29 +165,34 @@ _CONNECTS = {
     ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
     ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
     ("psycopg.connection_async", "connect"), ("psycopg2", "connect"), ("pymysql.connections", "connect"),
-    ("redis.connection", "connect_check_health"), ("redis.asyncio.connection", "connect_check_health"),
+    ("redis.connection", "connect"), ("redis.connection", "connect_check_health"),
+    ("redis.asyncio.connection", "connect"), ("redis.asyncio.connection", "connect_check_health"),
+    ("redis.sentinel", "connect"), ("redis.asyncio.sentinel", "connect"),
 }  # fmt: skip
-# Where clients and libraries try again, or follow a redirect: a local variable, and its value in the first attempt. The
-# error of the last attempt says nothing about the earlier ones, and does not refer to their errors.
-_TRIES_AGAIN: dict[tuple[str, str], tuple[str, object]] = {
-    ("anthropic._base_client", "request"): ("retries_taken", 0),
-    ("backoff._async", "retry"): ("tries", 1),
-    ("backoff._sync", "retry"): ("tries", 1),
-    ("botocore.endpoint", "_send_request"): ("attempts", 1),
-    ("httpx._client", "_send_handling_redirects"): ("history", []),
-    ("httpx2._client", "_send_handling_redirects"): ("history", []),
-    ("openai._base_client", "request"): ("retries_taken", 0),
-    ("stripe._http_client", "_request_with_retries_internal"): ("num_retries", 0),
-    ("stripe._http_client", "_request_with_retries_internal_async"): ("num_retries", 0),
-}
+# Where clients and libraries try again, or follow a redirect: functions of a module, a local variable, and its value in
+# the first attempt. The error of the last attempt says nothing about the earlier ones, and does not refer to theirs.
+_TRIES_AGAIN: dict[str, tuple[Collection[str], str, object]] = {
+    "anthropic._base_client": (("request", "_request"), "retries_taken", 0),  # its versions count in one or the other
+    "backoff._async": (("retry",), "tries", 1),
+    "backoff._sync": (("retry",), "tries", 1),
+    "botocore.endpoint": (("_send_request",), "attempts", 1),
+    "httpx._client": (("_send_handling_redirects",), "history", []),
+    "httpx2._client": (("_send_handling_redirects",), "history", []),
+    "openai._base_client": (("request",), "retries_taken", 0),
+    "redis.asyncio.retry": (("call_with_retry",), "failures", 0),
+    "redis.retry": (("call_with_retry",), "failures", 0),
+    "stripe._http_client": (
+        ("_request_with_retries_internal", "_request_with_retries_internal_async"), "num_retries", 0
+    ),
+}  # fmt: skip
+# urllib3 notes the errors of its earlier attempts.
+_URLLIB3 = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
 _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
-# These call themselves again, or are in the traceback for a redirect only.
-_REPEATED = {
-    ("redis.asyncio.retry", "call_with_retry"), ("redis.retry", "call_with_retry"),
-    ("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen"),
-}  # fmt: skip
+# These are in the traceback for a redirect only.
 _REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
 _STANDARD = {"builtins", "socket", "ssl"}
+_Places = Sequence[tuple[FrameType, tuple[Any, str]]]
+"""The frames of a traceback, with their module and function."""
 
 
 def is_ambiguous(
@@ -224,38 +229,46 @@ def _may_have_happened(
             of_inner: Handled | None = error.__dict__.get("_sayso_inner")  # what this call was handling when it made it
             if of_inner is not None and of_inner.error is not handled:
                 waiting.append((of_inner.error, False))
-            continue
-        is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
-        if isinstance(error, also) or (is_interrupt and not is_explained):
+        elif isinstance(error, also) or _is_open(error, name, places, is_explained=is_explained):
             return True
-        is_broken = name in _SOCKET or _has_broken(name, error)
-        is_before = _is_before_sending(name, error)
-        is_after = name in _SENT or (is_broken and not is_explained) or _is_open_answer(name, error)
-        if (is_after and not is_before) or _was_tried_before(error, name, places):
-            return True
-        if name in _EITHER and not _carries_one_before_sending(error):
-            return True
-        # A task group cancels its other tasks in the middle when one fails.
-        if not is_explained and any(place in _TASK_GROUPS for _, place in places):
-            return True
-        # If there was no connection, the members of a group are attempts to connect.
-        if isinstance(error, BaseExceptionGroup) and not is_explained:
-            waiting += [(member, False) for member in cast("Sequence[BaseException]", cast("Any", error).exceptions)]
-        # The context of a socket's own error, or of an interrupt, is earlier, and nothing here explains it; nor what
-        # the program itself caught before it called a library. But a timeout that ended a connection attempt explains
-        # the cancellation that it was made of.
-        is_explained = is_explained or is_before
-        explains = is_explained and not is_interrupt and name.partition(".")[0] not in _STANDARD
-        cut_off = _cut_off(error) if is_explained and name == "builtins.TimeoutError" else None
-        waiting += [
-            (
-                one,
-                (explains and (one is error.__cause__ or _is_caught_by_library(one)))
-                or (one is cut_off and not isinstance(one, Exception)),
-            )
-            for one in _inside(error, name, handled)
-        ]
+        else:
+            waiting += _carried(error, name, places, handled, is_explained=is_explained)
     return False
+
+
+def _is_open(error: BaseException, name: str, places: _Places, *, is_explained: bool) -> bool:
+    """Return whether an error by itself says that the call may have happened."""
+    is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
+    # A task group cancels its other tasks in the middle when one fails.
+    if not is_explained and (is_interrupt or any(place in _TASK_GROUPS for _, place in places)):
+        return True
+    is_broken = name in _SOCKET or _has_broken(name, error)
+    is_after = name in _SENT or (is_broken and not is_explained) or _is_open_answer(name, error)
+    if is_after and not _is_before_sending(name, error):
+        return True
+    return (name in _EITHER and not _carries_one_before_sending(error)) or _was_tried_before(error, name, places)
+
+
+def _carried(
+    error: BaseException, name: str, places: _Places, handled: BaseException | None, *, is_explained: bool
+) -> Iterator[tuple[BaseException, bool]]:  # fmt: skip
+    """Yield the errors that an error refers to, and whether each of them is explained."""
+    # If there was no connection, the members of a group are attempts to connect.
+    if isinstance(error, BaseExceptionGroup) and not is_explained:
+        for member in cast("Sequence[BaseException]", cast("Any", error).exceptions):
+            yield member, False
+    for earlier in _earlier_attempts(error, places):
+        if earlier is not None:
+            yield earlier, False
+    # The context of a socket's own error, or of an interrupt, is earlier, and nothing here explains it; nor what the
+    # program itself caught before it called a library. But a timeout that ended a connection attempt explains the
+    # cancellation that it was made of.
+    is_explained = is_explained or _is_before_sending(name, error)
+    explains = is_explained and isinstance(error, Exception) and name.partition(".")[0] not in _STANDARD
+    cut_off = _cut_off(error) if is_explained and name == "builtins.TimeoutError" else None
+    for one in _inside(error, name, handled):
+        is_of_timeout = one is cut_off and not isinstance(one, Exception)
+        yield one, is_of_timeout or (explains and (one is error.__cause__ or _is_caught_by_library(one)))
 
 
 def _carries_one_before_sending(error: BaseException) -> bool:
@@ -322,35 +335,56 @@ def _cut_off(timeout: BaseException) -> BaseException | None:
     return timeout.__cause__ or (before if before is not None and _is_caught_by_library(before) else None)
 
 
-def _was_tried_before(error: BaseException, name: str, places: Iterable[tuple[FrameType, tuple[Any, str]]]) -> bool:
+def _was_tried_before(error: Any, name: str, places: _Places) -> bool:
     """Return whether a client, or a library for retries, had tried before the attempt that raised the error.
 
     What the last attempt says, such as a refused connection or status 409, does not tell how the earlier ones ended.
     """
+    package = type(error).__module__.partition(".")[0]
     # Stripe's client repeats a request with the same idempotency key, so that an answer is that to the first attempt.
-    if type(error).__module__.startswith("stripe.") and name not in _EITHER:
+    if package == "stripe" and name not in _EITHER:
         return False
-    first: dict[tuple[Any, str], FrameType] = {}
+    if package == "botocore":  # an answer, which is raised after the attempts
+        answer = getattr(error, "response", None) or {}
+        if answer.get("ResponseMetadata", {}).get("RetryAttempts"):
+            return True
+    is_counted = dict[str, bool]()
     for frame, place in places:
-        if place in _REDIRECTED or _is_later_attempt(frame, place):
+        module, function = place
+        if place in _CONNECTS:  # from here on it tries again to connect, which sends nothing
+            break
+        if place in _REDIRECTED:
             return True
-        # One frame is there twice if it raised an error again.
-        if place in _REPEATED and first.setdefault(place, frame) is not frame:
+        if module in _TRIES_AGAIN and function in _TRIES_AGAIN[module][0]:
+            _, variable, first = _TRIES_AGAIN[module]
+            known = frame.f_locals
+            if known.get(variable, first) != first:
+                return True
+            is_counted[module] = is_counted.get(module, False) or variable in known
+        elif _is_later_attempt(frame, module, function):
             return True
-    return False
+    # Another version counts in another way.
+    return False in is_counted.values() or None in _earlier_attempts(error, places)
 
 
-def _is_later_attempt(frame: FrameType, place: tuple[Any, str]) -> bool:
-    if place in _TRIES_AGAIN:
-        variable, first = _TRIES_AGAIN[place]
-        return frame.f_locals.get(variable) != first
-    if place == ("aiohttp.client", "_request"):  # which tries once more if a kept connection was closed
+def _is_later_attempt(frame: FrameType, module: Any, function: str) -> bool:
+    if module == "aiohttp.client" and function == "_request":  # it tries once more if a kept connection was closed
         repeatable, known = {"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"}, frame.f_locals
         is_repeated = known.get("retry_persistent_connection") is False and known.get("method") in repeatable
         return is_repeated or bool(known.get("history"))
-    if place[0] in {"tenacity", "tenacity.asyncio", "tenacity._asyncio"} and place[1] == "__call__":
-        return getattr(frame.f_locals.get("retry_state"), "attempt_number", 2) > 1
+    if str(module).partition(".")[0] == "tenacity" and "retry_state" in frame.f_locals:
+        return getattr(frame.f_locals["retry_state"], "attempt_number", 2) > 1
     return False
+
+
+def _earlier_attempts(error: Any, places: _Places) -> Iterator[BaseException | None]:
+    """Yield how urllib3's earlier attempts ended: their errors, or None for an answer, such as a redirect."""
+    notes = [frame.f_locals.get("retries") for frame, place in places if place in _URLLIB3]
+    if type(error).__module__ == "requests.exceptions":  # the program rejects the last answer
+        notes.append(getattr(getattr(getattr(error, "response", None), "raw", None), "retries", None))
+    for retries in notes:
+        for attempt in getattr(retries, "history", ()):
+            yield attempt.error
 
 
 def _has_broken(name: str, error: Any) -> bool:
