@@ -41,12 +41,14 @@ RequestException = fake("requests.exceptions.RequestException", OSError)
 RequestsConnection = fake("requests.exceptions.ConnectionError", RequestException)
 RequestsTimeout = fake("requests.exceptions.Timeout", RequestException)
 RequestsSSL = fake("requests.exceptions.SSLError", RequestsConnection)
+RequestsProxy = fake("requests.exceptions.ProxyError", RequestsConnection)
 Urllib3Error = fake("urllib3.exceptions.HTTPError")
 Urllib3Timeout = fake("urllib3.exceptions.TimeoutError", Urllib3Error)
 Protocol = fake("urllib3.exceptions.ProtocolError", Urllib3Error)
 Urllib3Connect = fake("urllib3.exceptions.ConnectTimeoutError", Urllib3Timeout)
 NewConnection = fake("urllib3.exceptions.NewConnectionError", Urllib3Connect)
 Urllib3Read = fake("urllib3.exceptions.ReadTimeoutError", Urllib3Timeout)
+Urllib3Proxy = fake("urllib3.exceptions.ProxyError", Urllib3Error)
 Urllib3SSL = fake("urllib3.exceptions.SSLError", Urllib3Error)
 Redis = fake("redis.exceptions.ConnectionError")
 Mongo = fake("pymongo.errors.AutoReconnect")
@@ -258,6 +260,13 @@ def test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_fi
 
 
 OPEN: dict[str, Callable[[], BaseException]] = {
+    "requests.ProxyError, reset after sending": lambda: RequestsProxy(
+        MaxRetry(caused(Urllib3Proxy("Unable to connect to proxy"), ConnectionResetError()))
+    ),
+    "botocore.ProxyConnectionError, reset after sending": lambda: caused(
+        fake("botocore.exceptions.ProxyConnectionError", BotoConnection)(),
+        caused(Urllib3Proxy(), ConnectionResetError()),
+    ),
     "TimeoutError": TimeoutError,
     "concurrent.futures.TimeoutError": concurrent.futures.TimeoutError,
     "a worker process that died": concurrent.futures.BrokenExecutor,
@@ -377,6 +386,22 @@ OPEN: dict[str, Callable[[], BaseException]] = {
 }
 
 SURE: dict[str, Callable[[], BaseException]] = {
+    "requests.ConnectionError, a proxy closed the line during CONNECT": lambda: RequestsConnection(
+        Protocol("aborted", connecting(http.client.RemoteDisconnected("closed"), "urllib3.connection.connect"))
+    ),
+    "requests.ProxyError, refused": lambda: RequestsProxy(MaxRetry(caused(Urllib3Proxy(), NewConnection("refused")))),
+    "requests.ProxyError, 407": lambda: RequestsProxy(
+        MaxRetry(caused(Urllib3Proxy(), OSError("Tunnel connection failed: 407 Proxy Authentication Required")))
+    ),
+    "kafka.KafkaTimeoutError, no broker": lambda: connecting(
+        fake("kafka.errors.KafkaTimeoutError")(), "kafka.producer.kafka._wait_on_metadata"
+    ),
+    "mcp, closed while connecting": lambda: connecting(
+        mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"), "mcp.client.session.initialize"
+    ),
+    "smtplib.SMTPServerDisconnected, connecting": lambda: connecting(
+        smtplib.SMTPServerDisconnected("closed"), "smtplib.connect"
+    ),
     "ValueError": lambda: ValueError("amount"),
     "OSError": lambda: OSError(28, "No space left"),
     "ConnectionError": lambda: ConnectionError("the line is down"),

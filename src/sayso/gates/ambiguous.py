@@ -112,16 +112,16 @@ _NOT_SENT = frozenset[str]().union(
     _of_httpx("ConnectTimeout PoolTimeout ConnectError ProxyError LocalProtocolError UnsupportedProtocol"),
     _names("aiohttp", "ClientConnectorError ClientHttpProxyError ConnectionTimeoutError ServerFingerprintMismatch"),
     _names("azure", "ServiceRequestError"),
-    _names("botocore", "ConnectTimeoutError EndpointConnectionError ProxyConnectionError"),
+    _names("botocore", "ConnectTimeoutError EndpointConnectionError"),
     _names("psycopg", "ConnectionTimeout"),
     _names("psycopg_pool", "PoolClosed PoolTimeout TooManyRequests"),
     _names("pymongo", "ServerSelectionTimeoutError"),
     _names("redis", "AuthenticationError BusyLoadingError MaxConnectionsError"),
-    _names("requests", "ConnectTimeout ProxyError"),
-    _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError ProxyError"),
+    _names("requests", "ConnectTimeout"),
+    _names("urllib3", "NewConnectionError NameResolutionError ConnectTimeoutError"),
 )
-# Raised for a certificate, and also for a connection that broke during sending: only the error inside decides.
-_SILENT = _names("requests", "SSLError") | _names("botocore", "SSLError")
+# Raised for a certificate or a proxy, and also for a connection that broke during sending: the error inside decides.
+_SILENT = _names("requests", "SSLError ProxyError") | _names("botocore", "SSLError ProxyConnectionError")
 
 # Where errors carry the HTTP status of an answer. A server error (500 or above) does not say how far the server came; a
 # gateway answers 502 and 504 for a lost connection and a timeout behind it.
@@ -159,9 +159,12 @@ _NOT_EXECUTED = "sayso.NotExecuted"
 _DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | set(_STATUS) | {_NOT_EXECUTED}
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
-# Where Python itself and database drivers connect. An error raised inside these occurred before anything was sent.
+# Where Python itself, clients and drivers connect. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
+    ("http.client", "connect"), ("urllib3.connection", "connect"),  # also through a proxy
+    ("smtplib", "connect"), ("smtplib", "login"),
+    ("kafka.producer.kafka", "_wait_on_metadata"), ("mcp.client.session", "initialize"),
     ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
     ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
     ("psycopg.connection_async", "connect"), ("psycopg2", "connect"), ("pymysql.connections", "connect"),
@@ -286,7 +289,7 @@ def _carries_one_before_sending(error: BaseException) -> bool:
 
 
 def _is_before_sending(name: str, error: BaseException) -> bool:
-    return name in _NOT_SENT or ((name in _SOCKET or _has_broken(name, error)) and _was_connecting(error))
+    return name in _NOT_SENT or any(place in _CONNECTS for _, place in _frames(error))
 
 
 def _known_name(error: BaseException) -> str:
@@ -317,10 +320,6 @@ def _frames(error: BaseException) -> Iterator[tuple[FrameType, tuple[Any, str]]]
     while step is not None:
         yield step.tb_frame, (step.tb_frame.f_globals.get("__name__"), step.tb_frame.f_code.co_name)
         step = step.tb_next
-
-
-def _was_connecting(error: BaseException) -> bool:
-    return any(place in _CONNECTS for _, place in _frames(error))
 
 
 def _is_caught_by_library(error: BaseException) -> bool:
