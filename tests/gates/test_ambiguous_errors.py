@@ -372,6 +372,10 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "pymongo.NetworkTimeout": fake("pymongo.errors.NetworkTimeout", Mongo),
     "pika.StreamLostError": fake("pika.exceptions.StreamLostError"),
     "kafka.KafkaTimeoutError": fake("kafka.errors.KafkaTimeoutError"),
+    "kafka.RequestTimedOutError": fake("kafka.errors.RequestTimedOutError"),
+    "kafka.KafkaConnectionError": fake("kafka.errors.KafkaConnectionError"),
+    "aiokafka.RequestTimedOutError": fake("aiokafka.errors.RequestTimedOutError"),
+    "pika.AMQPHeartbeatTimeout": fake("pika.exceptions.AMQPHeartbeatTimeout"),
     "mcp, closed": lambda: mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"),
     "mcp, timed out": lambda: mcp("mcp.shared.exceptions.MCPError", -32001, "Request timed out"),
     "mcp 1, timed out": lambda: mcp("mcp.shared.exceptions.McpError", 408, "Timed out"),
@@ -395,6 +399,9 @@ SURE: dict[str, Callable[[], BaseException]] = {
     ),
     "kafka.KafkaTimeoutError, no broker": lambda: connecting(
         fake("kafka.errors.KafkaTimeoutError")(), "kafka.producer.kafka._wait_on_metadata"
+    ),
+    "aiokafka.KafkaConnectionError, no broker": lambda: connecting(
+        fake("aiokafka.errors.KafkaConnectionError")(), "aiokafka.client.bootstrap"
     ),
     "mcp, closed while connecting": lambda: connecting(
         mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"), "mcp.client.session.initialize"
