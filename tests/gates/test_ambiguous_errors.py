@@ -406,6 +406,7 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "mcp, closed while connecting": lambda: connecting(
         mcp("mcp.shared.exceptions.MCPError", -32000, "Connection closed"), "mcp.client.session.initialize"
     ),
+    "fastmcp, refused": lambda: connecting(RuntimeError("could not connect"), "fastmcp.client.client._connect"),
     "smtplib.SMTPServerDisconnected, connecting": lambda: connecting(
         smtplib.SMTPServerDisconnected("closed"), "smtplib.connect"
     ),

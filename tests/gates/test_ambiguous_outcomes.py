@@ -7,9 +7,11 @@ tool, an agent, a workflow, `ReAct` and a worker, and some talk to real sockets 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import sys
+import textwrap
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -138,6 +140,45 @@ async def test_a_payment_that_a_task_group_cancels_for_its_sibling_is_unknown(
     with pytest.raises(errors.OutcomeUnknownError):
         await pay("bob")
     assert sent == ["bob"]
+
+
+def session_of_mcp() -> Any:
+    """Return an async context manager as `mcp.client.session` has it, with a task group of its own around the block."""
+    source: dict[str, Any] = {"__name__": "mcp.client.session", "contextlib": contextlib, "anyio": anyio}
+    text = """
+    @contextlib.asynccontextmanager
+    async def session(reads):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reads)
+            yield
+            tasks.cancel_scope.cancel()
+    """
+    exec(textwrap.dedent(text), source)  # noqa: S102  a frame with the name of the real one
+    return source["session"]
+
+
+@pytest.mark.parametrize(("is_lost", "state"), [(False, State.FAILED), (True, State.UNKNOWN)])
+@awaited
+async def test_an_error_in_the_block_of_an_mcp_session_is_judged_by_itself_and_one_of_its_tasks_is_unknown(
+    store: Store, is_lost: bool, state: State
+) -> None:
+    async def reads() -> None:
+        if is_lost:
+            raise ValueError("no such message")
+        await asyncio.sleep(3600)
+
+    @sayso.gate(wait="raise")
+    async def pay(to: str) -> None:
+        async with session_of_mcp()(reads):
+            if is_lost:
+                await asyncio.sleep(3600)
+            raise ValueError("the tool says no")
+
+    pause = await aheld(pay, "bob")
+    sayso.Review().approve(pause.confirmation_id, by="ada")
+    with pytest.raises(ExceptionGroup):
+        await pay("bob")
+    assert state_of(pause.confirmation_id) is state
 
 
 def interrupt(kind: type[BaseException]) -> None:

@@ -688,13 +688,19 @@ MUTANTS = [
     ),
     Mutant(
         "an interruption is ambiguous whatever the function makes of it", "gates/ambiguous.py",
-        "(is_interrupt or any(", "(any(",
+        "(is_interrupt or _has", "(_has",
         "gates/test_ambiguous_outcomes.py::test_a_cancellation_of_which_the_function_makes_another_error_is_unknown",
     ),
     Mutant(
         "an earlier attempt of a client is not forgotten", "gates/ambiguous.py",
         " or _was_tried_before(error, name, places)\n", "\n",
         "gates/test_ambiguous_errors.py::test_a_later_attempt_of_a_client_that_sent_nothing_does_not_tell_what_the_first_one_did",
+    ),
+    Mutant(
+        "a block that a task of its MCP session cut off is unknown", "gates/ambiguous.py",
+        "if not any(one.__traceback__ is not None and one.__traceback__.tb_frame in around for one in members):",
+        "if False:",
+        "gates/test_ambiguous_outcomes.py::test_an_error_in_the_block_of_an_mcp_session_is_judged_by_itself_and_one_of_its_tasks_is_unknown",
     ),
     Mutant(
         "an answer to urllib3's earlier attempt counts", "gates/ambiguous.py",

@@ -159,12 +159,15 @@ _GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
 _NOT_EXECUTED = "sayso.NotExecuted"
 _DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | set(_STATUS) | {_NOT_EXECUTED}
-_LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {"aiohappyeyeballs", "aiomysql", "anyio", "contextlib"}
+_LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {
+    "aiohappyeyeballs", "aiomysql", "anyio", "contextlib", "exceptiongroup", "fastmcp",
+}  # fmt: skip
 # Where Python itself, clients and drivers connect. An error raised inside these occurred before anything was sent.
 _CONNECTS = {
     ("socket", "create_connection"), ("ssl", "do_handshake"), ("asyncio.base_events", "create_connection"),
     ("http.client", "connect"), ("urllib3.connection", "connect"),  # also through a proxy
     ("smtplib", "connect"), ("smtplib", "login"), ("mcp.client.session", "initialize"),
+    ("fastmcp.client.client", "_connect"),
     ("aiokafka.client", "bootstrap"), ("kafka.producer.kafka", "_wait_on_metadata"),
     ("MySQLdb.connections", "__init__"), ("aiomysql.connection", "_connect"), ("asyncpg.connection", "connect"),
     ("mysql.connector.abstracts", "connect"), ("psycopg.connection", "connect"),
@@ -192,6 +195,9 @@ _TRIES_AGAIN: dict[str, tuple[Collection[str], str, object]] = {
 # urllib3 notes the errors of its earlier attempts.
 _URLLIB3 = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
 _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
+_GROUPS_INSIDE = {
+    "mcp"
+}  # the tasks of their groups only move messages for the block in which the program makes its calls
 # These are in the traceback for a redirect only.
 _REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
 _STANDARD = {"builtins", "socket", "ssl"}
@@ -243,14 +249,28 @@ def _may_have_happened(
 def _is_open(error: BaseException, name: str, places: _Places, *, is_explained: bool) -> bool:
     """Return whether an error by itself says that the call may have happened."""
     is_interrupt = not isinstance(error, Exception)  # a cancellation, Ctrl-C or exit: it may hit a call anywhere
-    # A task group cancels its other tasks in the middle when one fails.
-    if not is_explained and (is_interrupt or any(place in _TASK_GROUPS for _, place in places)):
+    if not is_explained and (is_interrupt or _has_cancelled_tasks(error, places)):
         return True
     is_broken = name in _SOCKET or _has_broken(name, error)
     is_after = name in _SENT or (is_broken and not is_explained) or _is_open_answer(name, error)
     if is_after and not _is_before_sending(name, error):
         return True
     return (name in _EITHER and not _carries_one_before_sending(error)) or _was_tried_before(error, name, places)
+
+
+def _has_cancelled_tasks(error: Any, places: _Places) -> bool:
+    """Return whether an error is that of a task group, which cancels its other tasks in the middle when one fails."""
+    for index, (_, place) in enumerate(places):
+        if place not in _TASK_GROUPS:
+            continue
+        opener = str(places[index - 1][1][0]) if index else ""
+        if opener.partition(".")[0] not in _GROUPS_INSIDE:
+            return True
+        # An error of the block comes out of one of the frames that entered it; one of a task cancelled the block.
+        around, members = {frame for frame, _ in places}, getattr(error, "exceptions", ())
+        if not any(one.__traceback__ is not None and one.__traceback__.tb_frame in around for one in members):
+            return True
+    return False
 
 
 def _carried(
