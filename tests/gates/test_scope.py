@@ -459,6 +459,26 @@ def test_a_run_that_is_left_in_another_context_says_so() -> None:
         left.run(block.__exit__, None, None, None)
 
 
+def test_a_coroutine_or_a_generator_in_a_run_may_be_closed_in_another_context() -> None:
+    async def work() -> None:
+        with sayso.run("order-1"):
+            await asyncio.sleep(0)
+
+    def numbers() -> Iterator[int]:
+        with sayso.run("order-2"):
+            yield 1
+
+    lazy: Any
+    for lazy in (work(), numbers()):
+        contextvars.copy_context().run(lazy.send, None)
+        contextvars.copy_context().run(lazy.close)
+    cancelled = work()
+    contextvars.copy_context().run(cancelled.send, None)
+    with pytest.raises(asyncio.CancelledError):
+        contextvars.copy_context().run(cancelled.throw, asyncio.CancelledError())
+    assert run_id() not in {"order-1", "order-2"}
+
+
 def run_id() -> str:
     return scope.current().run_id
 

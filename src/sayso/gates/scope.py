@@ -465,12 +465,12 @@ def leave(scope: Scope, token: Token[Scope | None]) -> None:
     scope.end("its run was left while it waited")
     _acting.pop(scope, None)
     scope.is_left, scope.generators, scope.suspended = True, frozenset(), frozenset()  # frames keep values alive
-    last = _scope.get()
+    last, error = _scope.get(), sys.exc_info()[1]
     try:
         _scope.reset(token)
     except ValueError:
-        if isinstance(sys.exc_info()[1], GeneratorExit):
-            return  # a coroutine may be closed in a context without it
+        if isinstance(error, GeneratorExit) or type(error).__name__ == "CancelledError":
+            return  # a coroutine or generator may be closed in a context without it; by asyncio, also with the latter
         raise ConfigError(
             f"the run {scope.run_id!r} was left in another context than it was entered in, so the calls in between were"
             " not in the run; if a FastAPI dependency or a fixture enters it, make that function"
@@ -481,7 +481,7 @@ def leave(scope: Scope, token: Token[Scope | None]) -> None:
         now = now.outer
     if now is not _scope.get():
         _scope.set(now)
-    if last is not scope and last is not None and sys.exc_info()[1] is None:  # else that says why, or a generator ends
+    if last is not scope and last is not None and error is None:  # else that says why, or a generator ends
         raise ConfigError(
             f"the run {scope.run_id!r} was left before {last.run_id!r}, which was opened later. {_ADVICE}"
         )
