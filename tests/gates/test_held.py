@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -17,7 +18,7 @@ from sayso.gates import scope
 from sayso.gates.call import execute
 from sayso.gates.options import Gate
 from sayso.gates.wait import Waiter
-from sayso.model.request import State
+from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved, concurrently, forked, running, waiting_in
@@ -521,9 +522,17 @@ def test_awaited_it_does_the_same() -> None:
 
 @pytest.mark.parametrize("occasion", [{"run": "thread-1", "key": "call_1"}, {"run": "thread-1"}, {}], ids=str)
 def test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back(
-    store: Store, occasion: dict[str, Any]
+    store: Store, occasion: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[Any] = []
+    ran, is_refused, start = list[Any](), threading.Event(), store.start
+
+    def refused(request_id: str, token: str, **options: Any) -> Request:
+        try:
+            return start(request_id, token, **options)
+        finally:
+            is_refused.set()
+
+    monkeypatch.setattr(store, "start", refused)
 
     async def work() -> None:
         options: Any = {**occasion, "effect": "write", "withdraw_on_exit": True}
@@ -536,7 +545,7 @@ def test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back
         (request,) = await asyncio.to_thread(waiting_in, store)
         review = sayso.Review(undo_within="1h")  # until then, its call does not start
         await asyncio.to_thread(review.approve, request.id, by="ada")
-        await asyncio.sleep(0.1)
+        assert await asyncio.to_thread(is_refused.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
