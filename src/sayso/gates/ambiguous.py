@@ -278,9 +278,8 @@ def _carried(
 ) -> Iterator[tuple[BaseException, bool]]:  # fmt: skip
     """Yield the errors that an error refers to, and whether each of them is explained."""
     # If there was no connection, the members of a group are attempts to connect.
-    if isinstance(error, BaseExceptionGroup) and not is_explained:
-        for member in cast("Sequence[BaseException]", cast("Any", error).exceptions):
-            yield member, False
+    if not is_explained:
+        yield from ((member, False) for member in _members(error))
     for earlier in _earlier_attempts(error, places):
         if earlier is not None:
             yield earlier, False
@@ -335,6 +334,10 @@ def _inside(error: BaseException, name: str, handled: BaseException | None) -> I
             yield carried
 
 
+def _members(error: BaseException) -> Sequence[BaseException]:
+    return cast("Any", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
 def _frames(error: BaseException) -> Iterator[tuple[FrameType, tuple[Any, str]]]:
     """Yield the frames of a traceback with their module and function."""
     step = error.__traceback__
@@ -365,7 +368,7 @@ def _was_tried_before(error: Any, name: str, places: _Places) -> bool:
     if package == "stripe" and name not in _EITHER:
         return False
     if package == "botocore":  # an answer, which is raised after the attempts
-        answer = getattr(error, "response", None) or {}
+        answer: Any = getattr(error, "response", None) or {}
         if answer.get("ResponseMetadata", {}).get("RetryAttempts"):
             return True
     is_counted = dict[str, bool]()
