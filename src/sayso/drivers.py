@@ -159,7 +159,8 @@ class Suspended(BaseException):
 class UserCall(NamedTuple):
     """A call of the gated function. Its result is an `Attempt`, also if the function raises.
 
-    A sync function with an async caller runs in a thread.
+    A sync function with an async caller runs in a thread. `token` is that of its start, whose lease lasts as long as a
+    thread has the call.
     """
 
     is_of_user = True  # also an attribute of what wraps one; other operations do not have it
@@ -167,6 +168,7 @@ class UserCall(NamedTuple):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    token: str | None = None
 
     def __call__(self) -> Attempt:
         try:

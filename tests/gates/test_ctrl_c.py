@@ -1,22 +1,27 @@
-"""Ctrl-C while a program waits for a person, in real processes without a terminal.
+"""Ctrl-C while a program waits for a person, in real processes without a terminal, and while it records an end.
 
-The invariant: the request is still pending, and the next start of the run finds it.
+The invariants: what waits is still pending, and the next start of the run finds it; no call stays `running` for ever.
 """
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from types import FrameType, SimpleNamespace
+from unittest.mock import Mock, patch
 
 import pytest
 
 import sayso
 from sayso.gates import threads
 from sayso.model.request import State
+from sayso.stores import processes
 from sayso.stores.base import Store
-from tests.support.acting import AHELD, HELD, program, running
+from tests.conftest import Clock
+from tests.support.acting import AHELD, HELD, approved, program, running, state_of
 
 SECONDS = 30
 
@@ -176,3 +181,56 @@ def test_ctrl_c_is_seen_by_every_thread_at_the_next_look(monkeypatch: pytest.Mon
     monkeypatch.setattr(threads, "_is_main_thread_interrupted", lambda: True)
     looks.now += threads.PACE
     assert [threads.is_interrupted() for _ in range(3)] == [True] * 3
+
+
+class Enough(Exception):
+    """Ends the loop of a keeper that has nothing to wait for."""
+
+
+def looked_after(store: Store) -> list[str]:
+    """Let the keeper of a store look once at what it holds, as its thread does; return the calls that it still has."""
+    keeper = processes._keepers[store]
+    with patch.object(keeper, "_pause", Mock(wait=Mock(side_effect=[None, Enough]))), suppress(Enough):
+        keeper._run()
+    return [one.id for one in keeper.held.values()]
+
+
+def test_a_call_whose_end_was_not_recorded_because_of_a_second_ctrl_c_is_unknown_when_its_lease_ends(
+    file_store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+
+    def finish(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> None:
+        held.extend(looked_after(file_store))
+        raise KeyboardInterrupt
+
+    with sayso.run("order-1"):
+        request_id = approved(pay, 5)
+        monkeypatch.setattr(file_store, "finish", finish)
+        with pytest.raises(KeyboardInterrupt):
+            pay(5)
+    gc.collect()
+    assert (held, looked_after(file_store)) == ([request_id], [])
+    assert processes.running_at(request_id, None) is None
+    assert state_of(request_id) is State.RUNNING
+    clock.tick(seconds=31)
+    assert file_store.settle(request_id).state is State.UNKNOWN
+
+
+def test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends(
+    file_store: Store, clock: Clock
+) -> None:
+    held = sayso.hold("pay", {"amount": 5}, run="order-1", store=file_store)
+    sayso.Review(reviewer="ada").approve(held.id)
+    held.start()
+    request_id = str(held.id)
+    assert looked_after(file_store) == [request_id]
+    del held
+    gc.collect()
+    assert looked_after(file_store) == []
+    clock.tick(seconds=31)
+    assert file_store.settle(request_id).state is State.UNKNOWN

@@ -434,6 +434,11 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_that_still_runs_in_this_process",
     ),
     Mutant(
+        "a call that nobody runs any more is not kept running", "stores/processes.py",
+        "return self.token is not None and self.token() is None", "return False",
+        "gates/test_ctrl_c.py::test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends",
+    ),
+    Mutant(
         "a thread whose task was cancelled says how its call ended", "gates/call.py",
         "if attempt.left is not None:", "if False:",
         "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",

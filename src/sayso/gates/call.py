@@ -38,7 +38,7 @@ from sayso.gates.outcome import asked_before, find_keyed, held_by_now, judged, l
 from sayso.gates.scope import Occasion, executing
 from sayso.gates.signals import Caller, not_found_again, started_before
 from sayso.model import canonical, redaction
-from sayso.model.ids import call_digest, fingerprint, new_request_id, new_token
+from sayso.model.ids import StartToken, call_digest, fingerprint, new_request_id, new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Call, Request, State, build_request
 from sayso.policy import Verdict
@@ -439,7 +439,7 @@ def execute(
     before, handled = executing.set((*executing.get(), started.request)), Handled.now()
     try:
         try:
-            call = UserCall(gate.function, started.args, started.kwargs)
+            call = UserCall(gate.function, started.args, started.kwargs, started.token)
             attempt: Attempt = yield telemetry.executing(started.request, call)
         finally:
             with suppress(ValueError):  # a coroutine may be closed in a context without it
@@ -468,7 +468,7 @@ def begin(
 
     If the approval can still be undone, it first waits until that time is over.
     """
-    token, started, pid = new_token(), None, os.getpid()
+    token, started, pid = StartToken(new_token()), None, os.getpid()
     try:
         while started is None:
             try:

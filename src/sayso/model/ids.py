@@ -18,6 +18,12 @@ ID_LENGTH = len("rq_") + 32
 _RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
 
 
+class StartToken(str):
+    """The token of a start, whose lease is renewed while the object lives: who runs the call keeps it to the end."""
+
+    __slots__ = ("__weakref__",)
+
+
 def new_token() -> str:
     """Return a new fencing token, 128 random bits."""
     return os.urandom(16).hex()

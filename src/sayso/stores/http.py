@@ -109,7 +109,7 @@ class HttpStore(Watched, Store):
             raise _on_the_server("seen= can be given on the server only")
         me = processes.current() if by is None else by
         try:
-            started = self._request(messages.Start.of(request_id=request_id, token=token, worker=me))
+            started = self._request(messages.Start.of(request_id=request_id, token=str(token), worker=me))
         except errors.AlreadyStartedError:
             started = self.get(request_id)
             execution = started.execution

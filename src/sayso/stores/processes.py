@@ -35,7 +35,7 @@ from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 from sayso import errors
 from sayso.drivers import in_forked_child
 from sayso.model import duration
-from sayso.model.ids import new_token
+from sayso.model.ids import StartToken, new_token
 
 _log = logging.getLogger("sayso")
 
@@ -121,12 +121,9 @@ class Watcher:
     def __init__(
         self, bell: Bell, version: Callable[[], int], marks: Callable[[Sequence[str]], Mapping[str, object]]
     ) -> None:
-        self._bell = bell
-        self._version = version
-        self._marks = marks
-        self._lock = threading.Lock()
+        self._bell, self._version, self._marks = bell, version, marks
+        self._lock, self._nudge = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._nudge = threading.Event()
         self._is_slow = self._is_wanted = False
 
     def ensure(self) -> None:
@@ -469,9 +466,9 @@ def running_at(request_id: str, worker: str | None) -> str | None:
     `worker` is the one that started it and has not recorded any end.
     """
     for keeper in list(_keepers.values()):
-        going = [held.id for held in list(keeper.held.values())]
+        going = list(keeper.held.values())
         going += keeper.lost.values()  # after `held`, because `_renew` moves a call from there to here
-        if request_id in going:
+        if any(held.id == request_id and not held.is_over for held in going):
             return "It is still running in this process"
     if worker is None or worker == current() or not _lives(worker):
         return None
@@ -502,27 +499,30 @@ class _Held:
     id: str
     due: float
     is_run: bool = False
+    token: ref[StartToken] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody runs the call any more, e.g. because Ctrl-C hit the code that was to record its end."""
+        return self.token is not None and self.token() is None
 
 
 class _Keeper:
-    """What this process holds in one store, by the secret that proves it: a start's token or a run's holder.
-
-    `lost` has the requests, by token, whose calls go on here without a lease.
-    """
+    """What this process holds in one store, by the secret that proves it: a start's token or a run's holder."""
 
     def __init__(self, store: _Renewing) -> None:
         self._store = ref(store)  # weak, so that running calls do not keep an unused store alive
         self._half = (lease_of(current()) or _DEFAULT_LEASE).total_seconds() / 2
         self.held: dict[str, _Held] = {}
-        self.lost: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self.lost: dict[str, _Held] = {}  # calls that go on here without a lease
+        self._lock, self._is_failing = threading.Lock(), False
         self._thread: threading.Thread | None = None
         self._pause = threading.Event()  # never set; used to wait
-        self._is_failing = False
 
     def add(self, item_id: str, secret: str, *, is_run: bool) -> None:
+        token = ref(secret) if isinstance(secret, StartToken) else None
         with self._lock:
-            self.held[secret] = _Held(item_id, monotonic() + self._half, is_run)
+            self.held[str(secret)] = _Held(item_id, monotonic() + self._half, is_run, token)
             if self._thread is None:
                 self._thread = started("sayso-leases", self._run)
 
@@ -532,6 +532,8 @@ class _Keeper:
             # Anything added meanwhile is due only after this pause.
             self._pause.wait(pause)
             with self._lock:  # so that `add` either finds this thread or starts another
+                for secret in [secret for secret, held in list(self.held.items()) if held.is_over]:
+                    self.held.pop(secret, None)  # its lease ends, and the call is unknown then
                 if not self.held or self._store() is None:
                     self._thread = None
                     return
@@ -560,7 +562,7 @@ class _Keeper:
         for secret, held in due.items():
             if held.id in lost:
                 if not held.is_run:
-                    self.lost[secret] = held.id
+                    self.lost[secret] = held
                 if self.held.pop(secret, None) is None:  # it was released meanwhile
                     self.lost.pop(secret, None)
                 _warn(_RUN_LOST if held.is_run else _CALL_LOST, held.id)
@@ -579,9 +581,7 @@ in_forked_child(_keepers.clear)  # the parent renews what it runs itself
 
 def hold(store: _Renewing, item_id: str, secret: str, *, is_run: bool = False) -> None:
     """Renew the lease of a call, by its start's token, or of a run, by its holder, until it is released."""
-    keeper = _keepers.get(store)
-    if keeper is None:
-        keeper = _keepers.setdefault(store, _Keeper(store))
+    keeper = _keepers.get(store) or _keepers.setdefault(store, _Keeper(store))
     keeper.add(item_id, secret, is_run=is_run)
 
 

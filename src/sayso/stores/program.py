@@ -315,7 +315,7 @@ class ProgramStore(RequestStore):
             StartRefusedError: Or a subclass; the call must not run.
         """
         me = processes.current() if by is None else by
-        started = self._transact(_started, request_id, me, token, seen)
+        started = self._transact(_started, request_id, me, str(token), seen)  # a record does not keep the object alive
         if by is None:
             processes.hold(self._whole, request_id, token)
         return started
