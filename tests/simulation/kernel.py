@@ -71,17 +71,18 @@ class Process:
     Args:
         body: Its program; begins anew when the process was killed and `comes_back`.
         thread_of: The process with which it lives and dies.
+        takes_interrupts: Whether somebody may press Ctrl-C in it, which its program survives, as in a notebook.
     """
 
     def __init__(
         self, world: World, machine: Machine, name: str, body: Callable[[Process], object], *, comes_back: bool = True,
-        after: float = 0.0, thread_of: Process | None = None,
+        after: float = 0.0, thread_of: Process | None = None, takes_interrupts: bool = False,
     ) -> None:  # fmt: skip
         self.world, self.machine, self.name, self.body, self.comes_back = world, machine, name, body, comes_back
         self.pid = world.next_pid() if thread_of is None else thread_of.pid
         started, boot = str(self.pid), f"boot{machine.boot}"
         self.worker_name = f"{machine.name}/{boot}/{_OUTERMOST}//{started}/{started}//{machine.name}/{LEASE_SECONDS}"
-        self.thread_of = thread_of
+        self.thread_of, self.takes_interrupts = thread_of, takes_interrupts
         self.is_dead = self.has_ended = False
         self.wakes_at = world.now + after
         self.waits_for: Callable[[], bool] | None = None
@@ -156,8 +157,9 @@ class World:
         self.check: Callable[[], None] = lambda: None
         self._pids, self._points = 1, 0
         most = int(self.rng.random() * (_MOST_FAULTS + 1)) if faults is None else faults
-        self._plan = {int(self.rng.random() ** 2 * 160) + 1: self.rng.random() for _ in range(most)}
-        self.kinds: list[Callable[[float], None]] = [self._kill, self._kill, self._cut, self._jump]
+        self._plan = dict[int, float]()
+        self.plan(most)
+        self.kinds: list[Callable[[float], None]] = [self._kill, self._kill, self.interrupt, self._cut, self._jump]
 
     # -- what the simulated code sees ---------------------------------------------------------------------------
 
@@ -180,7 +182,8 @@ class World:
 
     def restart(self, process: Process) -> None:
         """Begin a killed process anew, a little later."""
-        self.start(process.machine, process.name, process.body, after=1 + self.rng.random() * 30)
+        after = 1 + self.rng.random() * 30
+        self.start(process.machine, process.name, process.body, after=after, takes_interrupts=process.takes_interrupts)
 
     def instant(self) -> datetime:
         """Return what the clock of the running process's machine says."""
@@ -237,6 +240,10 @@ class World:
         if process.is_dead:
             raise Killed
 
+    def plan(self, faults: int) -> None:
+        """Plan so many more faults, most of them early."""
+        self._plan |= {int(self.rng.random() ** 2 * 160) + 1: self.rng.random() for _ in range(faults)}
+
     # -- faults ---------------------------------------------------------------------------------------------------
 
     def fault(self, chance: float) -> None:
@@ -248,6 +255,13 @@ class World:
         assert self.running is not None
         self.reports.append(f"kill {self.running.name}")
         self.running.die()
+
+    def interrupt(self, _: float) -> None:
+        """Press Ctrl-C, if the running process takes it."""
+        assert self.running is not None
+        if self.running.takes_interrupts:
+            self.reports.append(f"Ctrl-C {self.running.name}")
+            raise KeyboardInterrupt
 
     def _cut(self, _: float) -> None:
         assert self.running is not None

@@ -49,10 +49,17 @@ class Start(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """How often a gate lets a call of a run start again: after so many failures, and after an unknown outcome."""
+    """How often a gate lets a call of a run start again.
+
+    Attributes:
+        retries: After so many failures.
+        idempotent: Whether after an unknown outcome.
+        pauses: After so many pauses half-way.
+    """
 
     retries: int = 0
     idempotent: bool = False
+    pauses: int = 0
 
 
 class _Row:
@@ -61,7 +68,10 @@ class _Row:
     def __init__(self, columns: dict[str, Any]) -> None:
         self.columns = columns
         self.voters: list[str] = []
-        self.starts = 0
+        self.lines: dict[str, int] = {}  # where in the file the last line with each event ends
+        self.starts = 0  # without those that paused
+        self.granted = 0  # all
+        self.has_paused = False
         self.lease_ends = 0  # in microseconds, as its start and each renewal say
         self.history = {columns["state"]}
         self.events: list[tuple[str, str]] = []
@@ -69,6 +79,24 @@ class _Row:
     @property
     def state(self) -> str:
         return self.columns["state"]
+
+    def take(self, event: str, by: str, detail: str, end: int) -> None:
+        """Add an event of its journal, whose line ends there in the file."""
+        self.events.append((event, by))
+        self.lines[event] = end
+        match event:
+            case "started":
+                self.starts += 1
+                self.granted += 1
+            case "suspended":
+                self.starts -= 1
+                self.has_paused = True
+            case "voted" | "approved":
+                self.voters = [*([] if '"votes_reset"' in detail or '"edited"' in detail else self.voters), by]
+            case "returned":
+                self.voters = []
+            case _:
+                pass
 
 
 class Promises:
@@ -83,6 +111,7 @@ class Promises:
         ran: The arguments of each call that ran, by request.
         begun: Each call that ran.
         ended: How those ended that came to their end: nobody killed the process in between.
+        pauses: How often each call paused half-way, by request.
         runs_in: The process of each call that ran.
         terms: Of gates that let a call start again, by run.
         offered: The arguments that a reviewer tried to approve, by request and reviewer.
@@ -96,6 +125,7 @@ class Promises:
         self.ran: dict[str, list[str]] = defaultdict(list)
         self.begun: set[Start] = set()
         self.ended: dict[Start, str] = {}
+        self.pauses: dict[str, int] = defaultdict(int)
         self.runs_in: dict[Start, Process | None] = {}
         self.terms: dict[str, Terms] = {}
         self.offered: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -127,23 +157,33 @@ class Promises:
         text = json.dumps(arguments, sort_keys=True)
         self.ran[request_id].append(text)
         row = self.rows.get(request_id)
-        if len(self.ran[request_id]) > (0 if row is None else row.starts):
+        if len(self.ran[request_id]) > (0 if row is None else row.granted):
             raise self._broken(f"{request_id} ran {len(self.ran[request_id])} times")
         if row is None or row.state not in _BEGUN:
             raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
         offered = [self.offered[request_id, by] for by in row.voters]
         if len(offered) < self.quorum.get(request_id, 1) or not all(text in one for one in offered):
             raise self._broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
-        if self._file is not None and len(self._file.durable) < self._at:
+        if self._file is not None and len(self._file.durable) < row.lines["started"]:
             raise self._broken(f"{request_id} ran before its start was on the disk")
         start = Start(request_id, request.execution.attempt)
         self.begun.add(start)
+        self.ended.pop(start, None)  # a start after a pause has the number of the one before
         self.runs_in[start] = self._world.running
         return start
 
     def call_ended(self, start: Start, how: str) -> None:
         """It returned, or raised."""
         self.ended[start] = how
+
+    def call_interrupted(self, start: Start) -> None:
+        """It was interrupted, and runs no more, though its process does."""
+        self.runs_in[start] = None
+
+    def call_paused(self, start: Start) -> None:
+        """It paused half-way."""
+        self.pauses[start.request_id] += 1
+        self.ended[start] = "paused"
 
     def _has_ended(self, request_id: str, row: _Row) -> bool:
         return self._last(request_id, row) in self.ended
@@ -176,7 +216,8 @@ class Promises:
         """A program was told how its call ended: `done`, `failed`, `unknown`, or a no."""
         self.check()
         ran, row = len(self.ran.get(request_id, ())), self.rows[request_id]
-        if (what == "done") is not (ran > 0 and self._has_ended(request_id, row)) and what in {"done", "no"}:
+        has_run = ran > 0 and self._has_ended(request_id, row)
+        if (what == "done" and not has_run) or (what == "no" and has_run and not any(self._terms(row))):
             raise self._broken(f"the program of {request_id} was told {what}, and it ran {ran} times")
         if what == "unknown" and not ran and self.rows[request_id].starts == 0:
             raise self._broken(f"the program of {request_id} was told {what}, and it was never started")
@@ -215,21 +256,14 @@ class Promises:
             row = self.rows.get(request_id)
             if row is None:
                 continue
-            row.events.append((event, by))
-            match event:
-                case "started":
-                    self._check_start(request_id, row, at, is_again=is_again)
-                    row.lease_ends = at + LEASE_SECONDS * 1_000_000
-                case "unknown":
-                    self._check_given_up(request_id, row, at, is_again=is_again)
-                case "voted" | "approved":
-                    row.voters = [*([] if '"votes_reset"' in detail or '"edited"' in detail else row.voters), by]
-                    if by.startswith(("program:", "token:")):
-                        raise self._broken(f"{request_id} was decided by {by}, who asked for it")
-                case "returned":
-                    row.voters = []
-                case _:
-                    pass
+            row.take(event, by, detail, self._at)
+            if event == "started":
+                self._check_start(request_id, row, at, is_again=is_again)
+                row.lease_ends = at + LEASE_SECONDS * 1_000_000
+            if event == "unknown":
+                self._check_given_up(request_id, row, at, is_again=is_again)
+            if event in {"voted", "approved"} and by.startswith(("program:", "token:")):
+                raise self._broken(f"{request_id} was decided by {by}, who asked for it")
         for request_id, columns in changed.items():
             self._check_change(request_id, columns, is_again=is_again)
 
@@ -253,7 +287,11 @@ class Promises:
         if row.state in {"done", "failed"} and row.state != before:
             start = self._last(request_id, row)
             how = self.ended.get(start) if start in self.begun else "not run"
-            if how is None or (how == "done") is not (row.state == "done"):
+            if how == "not run" and row.has_paused:
+                raise self._broken(
+                    f"{request_id} became {row.state}; it paused half-way, and its next start did not run"
+                )
+            if how in {None, "paused"} or (how == "done") is not (row.state == "done"):
                 raise self._broken(f"{request_id} became {row.state}, and its last call ended: {how}")
 
     def _terms(self, row: _Row) -> Terms:
@@ -264,8 +302,7 @@ class Promises:
         return _BEGUN | ({"approved", "expired"} if any(self._terms(row)) else set())
 
     def _check_start(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
-        row.starts += 1
-        retries, idempotent = self._terms(row)
+        retries, idempotent, _ = self._terms(row)
         if row.starts > 1 + retries and not idempotent:
             raise self._broken(f"{request_id} was started {row.starts} times")
         if row.state != "approved" and not (idempotent and row.state == "unknown"):
@@ -278,7 +315,8 @@ class Promises:
         if effect is None or is_again:
             return
         for other_id, other in self.rows.items():
-            if other is not row and other.columns["effect_digest"] == effect and other.state in _TAKES_EFFECT:
+            has_it = other.state in _TAKES_EFFECT or (other.has_paused and other.state != "failed")
+            if other is not row and other.columns["effect_digest"] == effect and has_it:
                 raise self._broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
 
     def _check_given_up(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
@@ -323,12 +361,16 @@ class Promises:
             is_remote = row.events[0][1].startswith("token:")
             is_left = is_remote and request_id not in self.quorum and row.state in {"pending", "approved"}
             # A program that was told `unknown` may have left a call that then turned out to have failed, with retries.
-            is_left |= row.state == "approved" and row.starts > 0
+            is_left |= row.state == "approved" and (row.starts > 0 or row.has_paused)
+            # Nobody can withdraw the request of a gate whose effect another one has.
+            is_left |= row.state == "approved" and row.columns["effect_digest"] is not None
             if row.state in {"pending", "approved", "running"} and not is_left:
                 raise self._broken(f"{request_id} is still {row.state}")
             if row.state == "done" and not ran:
                 raise self._broken(f"{request_id} is done, and never ran")
-            if ran and not self._has_ended(request_id, row) and row.state != "unknown":
+            is_paused = row.has_paused and row.state in {"approved", "expired"}  # its effect stays taken
+            is_broken_off = self._last(request_id, row) in self.begun and not self._has_ended(request_id, row)
+            if ran and not is_paused and is_broken_off and row.state != "unknown":
                 raise self._broken(f"{request_id} was broken off, and is {row.state}")
             if announced and not is_left and (request_id, row.state) not in self.told:
                 raise self._broken(f"nobody was told that {request_id} is {row.state}: {self.told}")

@@ -33,7 +33,7 @@ from tests.simulation.kernel import Machine, Process, World
 from tests.simulation.network import ADDRESS, Connection, Loop, Network, serving
 from tests.simulation.promises import Promises, Terms
 
-__all__ = ["Scene", "calls", "runs", "server"]
+__all__ = ["Scene", "calls", "gates", "runs", "server"]
 
 _NAME = "store.jsonl"
 _TRIES = 40
@@ -49,6 +49,10 @@ class Boom(Exception):
     """What a gated function raises."""
 
 
+class Paused(Exception):
+    """By which a gated function pauses half-way, for a framework."""
+
+
 @dataclass
 class Job:
     """One call that programs want to make, perhaps several of them at once.
@@ -59,6 +63,8 @@ class Job:
         retries: Further starts after a failure, of a gate.
         idempotent: Whether a gate lets it start again after an unknown outcome.
         is_slow: Whether it may run for longer than its lease.
+        pauses: How often a gated function may pause half-way.
+        waits: Whether a gate blocks for a while, and raises then, instead of raising at once.
     """
 
     run: str
@@ -72,6 +78,8 @@ class Job:
     retries: int = 0
     idempotent: bool = False
     is_slow: bool = False
+    pauses: int = 0
+    waits: bool = False
 
 
 class Scene:
@@ -84,6 +92,10 @@ class Scene:
 
     settling = 0.0
     """Seconds until messages of programs that have ended have come."""
+    ways = ("once", "once", "by hand", "gate")
+    """How calls are made."""
+    may_pause = True
+    """Whether a call that paused half-way may go on by itself."""
 
     def __init__(self, world: World, machine: Machine) -> None:
         self.world, self.machine = world, machine
@@ -143,16 +155,20 @@ class Scene:
 
         def body(process: Process) -> None:
             del process
-            store, tries = opened(), 0
+            store, tries = None, 0
+            while store is None:
+                with suppress(KeyboardInterrupt):
+                    store = opened()
             if job.way == "gate":
                 pay = self.gated(job, store)
-                while not self.attempt_gated(job, pay, store):
+                while not self.until_interrupted(partial(self.attempt_gated, job, pay, store, is_last=tries > _TRIES)):
                     self.world.sleep(2 + self.world.rng.random() * 18)
+                    tries += 1
                 self.ended.add(name)
                 return
             attempt = partial(self.attempt_by_hand, store) if job.way == "by hand" else self.attempt
             held = self.asked(job, store)
-            while not attempt(job, held, is_last=tries > _TRIES):
+            while not self.until_interrupted(partial(attempt, job, held, is_last=tries > _TRIES)):
                 self.world.sleep(2 + self.world.rng.random() * 18)
                 tries += 1
                 if held is None or self.world.rng.random() < 0.2:  # sometimes it asks anew, as after a restart
@@ -161,19 +177,28 @@ class Scene:
 
         return body
 
+    @staticmethod
+    def until_interrupted(attempt: Callable[[], bool]) -> bool:
+        """Make an attempt; return whether the program is through with its call."""
+        try:
+            return attempt()
+        except KeyboardInterrupt:  # as in a notebook, where the program goes on
+            return False
+
     def gated(self, job: Job, store: Store) -> Callable[..., str]:
         """Return a function with a gate before it."""
 
         @sayso.gate(
             name="pay", quorum=job.quorum, approval_expires=job.lasts, retries=job.retries, idempotent=job.idempotent,
-            wait="raise", store=store,
+            key=job.key, effect=job.effect, suspends=Paused, store=store,
+            **({"timeout": "20s"} if job.waits else {"wait": "raise"}),
         )  # fmt: skip
         def pay(to: str, amount: int) -> str:
             return self.call(job, {"to": to, "amount": amount})
 
         return pay
 
-    def attempt_gated(self, job: Job, pay: Callable[..., str], store: Store) -> bool:
+    def attempt_gated(self, job: Job, pay: Callable[..., str], store: Store, *, is_last: bool) -> bool:
         """Call the function; return whether the program is through with it."""
         request_id: str | None = None
         try:
@@ -191,8 +216,9 @@ class Scene:
             return True
         except errors.CallFailedError as failed:
             request_id = failed.request_id
-        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
-            return False
+        except (Paused, errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError) as error:
+            # Nobody can withdraw a gate's request, and a call that was interrupted twice runs until its lease ends.
+            return is_last and isinstance(error, errors.EffectTakenError | errors.AlreadyStartedError)
         except (Boom, TimeoutError, sayso.NotExecuted):
             request_id = self.last[job.run]
         if request_id is None:
@@ -208,18 +234,19 @@ class Scene:
         """Return a job by chance."""
         rng = self.world.rng
         key = f"key{n}" if rng.random() < 0.7 else None
-        effect = "pay:{to}" if rng.random() < 0.25 else None
+        effect = "pay:{to}" if rng.random() < (0.25 if "once" in self.ways else 0.5) else None
         arguments = {"to": "mill", "amount": 5 + n}
         ends = rng.choice(("done", "done", "done", "fails", "times out", "did not run"))
         lasts = rng.choice(("30s", "1h", "24h"))
         job = Job(f"order-{n}", key, arguments, effect, 2 if rng.random() < 0.3 else 1, lasts, ends)
-        job.way = rng.choice(("once", "once", "by hand", "gate"))
+        job.way = rng.choice(self.ways)
         job.is_slow = rng.random() < 0.2
         if job.way == "gate":
             job.retries, job.idempotent = rng.choice((0, 1, 2)), rng.random() < 0.3
             job.lasts = rng.choice(("1h", "24h"))  # else one that always fails is asked anew for ever
             job.ends = rng.choice(("done", "sometimes fails") + (() if job.idempotent else ("fails", "times out")))
-        self.promises.terms[job.run] = Terms(job.retries, job.idempotent)
+            job.pauses, job.waits = rng.choice((0, 0, 1, 2)) if self.may_pause else 0, rng.random() < 0.3
+        self.promises.terms[job.run] = Terms(job.retries, job.idempotent, job.pauses)
         return job
 
     def asked(self, job: Job, store: Store) -> sayso.Held | None:
@@ -229,7 +256,7 @@ class Scene:
                 "pay", job.arguments, key=job.key, run=job.run, effect=job.effect, quorum=job.quorum,
                 approval_expires=job.lasts, schema=_SCHEMA, store=store,
             )  # fmt: skip
-        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError):
+        except (errors.StartRefusedError, errors.StoreError, errors.RequestNotFoundError, KeyboardInterrupt):
             return None
         self.promises.quorum[str(held.id)] = job.quorum
         return held
@@ -304,10 +331,17 @@ class Scene:
         world.pause("call")
         start = self.promises.call_runs(request, arguments)
         self.last[job.run] = start.request_id
-        world.pause("effect")
+        try:
+            world.pause("effect")
+        except KeyboardInterrupt:
+            self.promises.call_interrupted(start)
+            raise
         if job.is_slow:
             world.sleep(world.rng.random() * 60)
         ends = job.ends
+        if self.promises.pauses[start.request_id] < job.pauses and world.rng.random() < 0.7:
+            self.promises.call_paused(start)
+            raise Paused
         if ends == "sometimes fails":
             ends = "fails" if start.attempt < 3 and world.rng.random() < 0.5 else "done"
         self.promises.call_ended(start, ends)
@@ -446,16 +480,28 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
         for n, job in enumerate(jobs):
             for twin in range(1 if rng.random() < 0.5 else 2):
                 name = f"program{n}{'ab'[twin]}"
-                world.start(self.machine, name, self.program(name, job, self.store))
+                world.start(self.machine, name, self.program(name, job, self.store), takes_interrupts=True)
         kindness = 0.5 + rng.random() / 2
         for name in ("ada", "bob")[: max(job.quorum for job in jobs)]:
             world.start(self.machine, name, self.reviewer(name, kindness))
+
+
+class gates(calls):  # noqa: N801
+    """The same with gates only, in programs that somebody interrupts often and that go on."""
+
+    ways = ("gate",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.kinds += [world.interrupt] * 8
+        world.plan(8)
 
 
 class server(Scene):  # noqa: N801
     """Programs on two machines, one or two servers over one store, and a network that loses and doubles messages."""
 
     settling = 200.0
+    may_pause = False  # a server grants a further start only when a person has answered something
 
     def __init__(self, world: World) -> None:
         super().__init__(world, world.machine("host"))
@@ -483,7 +529,8 @@ class server(Scene):  # noqa: N801
         job = self.new_job(0)
         for twin in range(1 if rng.random() < 0.5 else 2):
             name, machine = f"program{twin}", self.clients[twin]
-            world.start(machine, name, self.program(name, job, lambda: HttpStore(ADDRESS, token)))
+            opened = self.program(name, job, lambda: HttpStore(ADDRESS, token))
+            world.start(machine, name, opened, takes_interrupts=True)
         kindness = 0.5 + rng.random() / 2
         for name in ("ada", "bob")[: job.quorum]:
             world.start(self.machine, name, self.reviewer(name, kindness))
