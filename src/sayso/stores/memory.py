@@ -63,11 +63,20 @@ class _Chain(Sequence[Entry]):
                 self.rows[place] = (at, request_id, event, by, channel, detail)
 
 
+class _Chains(dict[str, _Chain]):
+    """The journal by run; that of a new run is created when it is looked up."""
+
+    def __missing__(self, run_id: str) -> _Chain:
+        chain = self[run_id] = _Chain(run_id)
+        return chain
+
+
 class MemoryTables(Tables):
     """The content of a memory store."""
 
     def __init__(self) -> None:
         super().__init__(_OPEN)
+        self.chains: dict[str, _Chain] = _Chains()
         self._places: dict[str, int] = {}  # position of each request's last entry in its chain
 
     def keep(self, at: datetime, transition: Transition) -> None:
@@ -81,17 +90,10 @@ class MemoryTables(Tables):
         elif request.purged_at is not before.purged_at:
             self.chains[request.run_id].forget(request.id)
             about = request
-        rows = self.chain(request.run_id).rows
+        rows = self.chains[request.run_id].rows
         self._places[request.id] = len(rows)
         rows.append((at, about, event, by, channel, detail))
         self.put(request, key, effect)
-
-    def chain(self, run_id: str) -> _Chain:
-        """Return the journal of a run, creating it if needed."""
-        chain = self.chains.get(run_id)
-        if chain is None:
-            chain = self.chains[run_id] = _Chain(run_id)
-        return chain
 
     def request(self, request_id: str) -> Request:
         try:
@@ -173,7 +175,7 @@ class MemoryStore(Watched, TableStore):
             for transition in tx.writes:
                 tables.keep(at, transition)
             for run_id, event, by, channel, detail in tx.notes:
-                tables.chain(run_id).rows.append((at, "", event, by, channel, detail))
+                tables.chains[run_id].rows.append((at, "", event, by, channel, detail))
             if tx.runs or tx.steps or tx.dropped or tx.records:
                 tx.keep()
         if self._bell.waiting and (tx.writes or tx.runs or tx.steps):
