@@ -188,8 +188,7 @@ class _Call:
         # The graph adds arguments that the tool's schema does not have; people saw those that it has.
         schema = cast("dict[str, Any]", self._options.get("schema") or {})
         given = {n: v for n, v in arguments.items() if n in self.arguments or n in schema.get("properties", {})}
-        changed = not is_shown(given, self.arguments)
-        if self._has_begun or changed:
+        if self._has_begun or not is_shown(given, self.arguments):
             raise errors.SaysoError(f"{self.name} was called again, or with other arguments; it was not run")
         self._has_begun = True
         try:
@@ -206,9 +205,8 @@ class _Call:
             return [self._with_words(item, words) for item in cast("list[Any]", result)]
         update: Any = getattr(result, "update", None)
         if isinstance(result, _lg.Command) and isinstance(update, dict) and "messages" in update:
-            return replace(
-                result, update={**cast("Any", update), "messages": self._with_words(update["messages"], words)}
-            )
+            update = {**cast("Any", update), "messages": self._with_words(update["messages"], words)}
+            return replace(result, update=update)
         if not words or getattr(result, "tool_call_id", None) != self.id:
             return result
         content = result.content
