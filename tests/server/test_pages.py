@@ -162,6 +162,12 @@ HOSTILE_WORDS = {
 }  # fmt: skip
 
 
+def test_an_effect_is_named_as_one_beside_what_the_program_says(ada: Browser, store: Store) -> None:
+    request = store.ask(sample_call(effect="refund:A-4721", prompt="The customer is angry."))
+    said = ada.get(f"/r/{request.id}").text.partition('class="unverified"')[2].partition("</section>")[0]
+    assert text_of(said).endswith("as the effect:refund:A-4721The customer is angry.")
+
+
 def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: Store) -> None:
     request = store.ask(sample_call(requester=Identity("token", "bot"), **HOSTILE_WORDS))
     page = ada.get(f"/r/{request.id}").text
