@@ -622,6 +622,55 @@ def test_a_call_does_not_start_when_its_task_is_cancelled_after_the_decision(
     assert disk.deleted == []
 
 
+def test_a_wait_in_an_event_loop_of_a_pools_thread_ends_when_the_task_of_the_thread_is_cancelled(
+    store: Store, disk: Disk, ends: list[BaseException]
+) -> None:
+    @sayso.gate
+    async def remove(path: str) -> str:
+        return disk.delete(path)
+
+    is_awaited = threading.Event()
+
+    def call() -> None:
+        assert is_awaited.wait(PATIENCE)
+        try:
+            asyncio.run(remove("/a"))
+        except sayso.ConfirmationCancelled as error:
+            ends.append(error)
+
+    async def work() -> Request:
+        task = asyncio.create_task(asyncio.to_thread(call))
+        await asyncio.sleep(0)
+        is_awaited.set()
+        (request,) = await asyncio.to_thread(waiting_in, store)
+        task.cancel()
+        await until(lambda: bool(ends))
+        return request
+
+    assert store.get(asyncio.run(work()).id).state is State.CANCELLED
+    assert disk.deleted == []
+
+
+@pytest.mark.parametrize(("run", "state"), [(None, State.CANCELLED), ("order-1", State.APPROVED)])
+def test_a_call_is_not_started_by_hand_when_its_task_is_cancelled_after_the_decision(
+    store: Store, ends: list[BaseException], run: str | None, state: State
+) -> None:
+    is_late, go_on, got = threading.Event(), threading.Event(), list[Any]()
+
+    def call() -> None:
+        held = sayso.hold("remove", {"path": "/a"}, **({} if run is None else {"run": run}))
+        held.wait()
+        is_late.set()
+        assert go_on.wait(PATIENCE)
+        try:
+            got.append(held.start())
+        except sayso.ConfirmationCancelled as error:
+            ends.append(error)
+
+    request = asyncio.run(cancelled(call, store, is_late, go_on, ends))
+    assert (store.get(request.id).state, got) == (state, [])
+
+
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start(
     store: Store, disk: Disk, ends: list[BaseException], monkeypatch: pytest.MonkeyPatch, retries: int

@@ -718,6 +718,12 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_only_an_idempotent_call_is_started_again_after_an_unknown_outcome",
     ),
     Mutant(
+        "a wait in a loop of a pool's thread ends with the thread's task", "gates/wait.py",
+        "if threading.current_thread() is threading.main_thread():\n            return\n        self._job",
+        "if scope.current_task() is not None:\n            return\n        self._job",
+        "gates/test_waits_end.py::test_a_wait_in_an_event_loop_of_a_pools_thread_ends_when_the_task_of_the_thread_is_cancelled",
+    ),
+    Mutant(
         "a call whose wait ended during its start does not run", "gates/wait.py",
         "if self._late is not None:", "if False:",
         "gates/test_waits_end.py::test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start",

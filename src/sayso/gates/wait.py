@@ -114,12 +114,12 @@ class Waiter(Caller):
                 if owner is not scope.current_task() and (owner is None or owner.done()):
                     self.end(_TASK_ENDED)
             run = run.outer
-        if threading.current_thread() is threading.main_thread() or scope.current_task() is not None:
+        if threading.current_thread() is threading.main_thread():
             return
         self._job = self._job or threads.job()
         if self._job is None:
             return
-        # The task that waits for this pool thread may have been cancelled.
+        # The task that waits for this pool thread may have been cancelled, also if a loop of its own runs in it.
         if self._is_listening and not self._hears_of_job:
             undo = self._job.when_given_up(partial(self.end, _TASK_ENDED))
             if undo is not None:
