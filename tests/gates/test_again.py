@@ -21,6 +21,7 @@ from sayso.model.request import Request, State
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.view import card
+from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
@@ -119,6 +120,7 @@ def test_a_later_start_that_failed_does_not_tell_how_the_first_one_ended(store: 
             command = f"sayso resolve {request_id} --happened" + (f" --start {start}`" if start > 1 else "`")
             assert command in raised.value.__notes__[-1]
     assert "  an earlier start may have taken effect" in list(card.outcome_rows(store.get(request_id)))
+    assert request_document(store.get(request_id))["execution"]["unresolved"] is True
     clock.tick(hours=2)
     with sayso.run("r-2"):
         other = approved(act, 1)

@@ -266,14 +266,17 @@ def test_an_unknown_outcome_is_resolved_on_a_persons_word(app: Starlette, store:
 def test_an_outcome_is_resolved_of_the_start_that_was_examined_only(ada: TestClient) -> None:
     act = flaky([], [KeyboardInterrupt(), KeyboardInterrupt()], idempotent=True)
     request_id = unknown(act)
+    assert ada.get(at(request_id)).json()["execution"]["unresolved"] is False
     with pytest.raises(KeyboardInterrupt):
         act(1)
     for body in ({}, {"start": 1}, {"start": 3}):
         answer = ada.post(at(request_id, "resolve"), json={"happened": False, **body})
         assert code_of(answer) == (412, "stale_view")
-    starts = ada.get(at(request_id)).json()["execution"]["starts"]
-    told = ada.post(at(request_id, "resolve"), json={"happened": False, "start": starts})
-    assert (told.status_code, starts) == (200, 2)
+    execution = ada.get(at(request_id)).json()["execution"]
+    assert execution["unresolved"] is True
+    told = ada.post(at(request_id, "resolve"), json={"happened": False, "start": execution["starts"]})
+    assert (told.status_code, execution["starts"]) == (200, 2)
+    assert told.json()["execution"]["unresolved"] is False
 
 
 def test_an_expired_request_is_told_as_expired_and_cannot_be_decided(

@@ -131,6 +131,7 @@ def _execution(execution: Execution) -> dict[str, Any]:
     return {
         "attempt": execution.attempt,
         "starts": execution.starts,
+        "unresolved": execution.unresolved,
         "started_at": _at(execution.started_at),
         "finished_at": _at(execution.finished_at),
         "result": None if result is None else canonical.display(canonical.load(result)["result"]),

@@ -357,6 +357,9 @@ class Execution(Output):
 
     attempt: int
     starts: int = Field(description="The number of starts; more than `attempt` if some stopped to ask.")
+    unresolved: bool = Field(
+        description="Whether an earlier start of this idempotent call may have taken effect, and nobody has found out."
+    )
     started_at: datetime
     finished_at: datetime | None
     result: Any
