@@ -113,7 +113,7 @@ def _telemetry() -> None:
     telemetry: Any = importlib.import_module("sayso.telemetry")
     telemetry.asked = lambda request: request
     telemetry.decided = lambda request, *_: request
-    telemetry.executing = lambda _, effect: effect
+    telemetry.executing = lambda _, effect, *__: effect
 
 
 def _sync() -> None:

@@ -130,6 +130,18 @@ def test_a_failure_is_told_by_its_kind_and_not_by_its_words(heard: Heard, memory
     assert "no refund" not in str(heard.everything())
 
 
+@pytest.mark.parametrize("error", [TimeoutError(), LookupError()], ids=["known", "named by the gate"])
+def test_a_call_that_may_have_happened_is_told_as_unknown(heard: Heard, memory: Store, error: Exception) -> None:
+    @sayso.gate(wait="raise", ambiguous=LookupError)
+    def refund(order_id: str) -> None:
+        raise error
+
+    sayso.Review(reviewer="ada").approve(held(refund, "o-1").confirmation_id)
+    with pytest.raises(type(error)):
+        refund("o-1")
+    assert (heard.spans["execute_tool refund"].attributes or {})["sayso.outcome"] == "unknown"
+
+
 class Forever:
     def __await__(self) -> Iterator[None]:
         yield

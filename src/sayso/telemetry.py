@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -97,9 +97,14 @@ def decided(request: Request, verb: Verb, channel: str) -> Request:
     return request
 
 
-def executing(request: Request, operation: UserCall) -> Operation:
-    """Return the operation with a span around the started call, or the operation itself if nothing is recorded."""
-    return _Traced(operation, request, "execute_tool", **_EXECUTE) if _is_recording() else operation
+def executing(request: Request, operation: UserCall, is_in_doubt: Callable[[BaseException], bool]) -> Operation:
+    """Return the operation with a span around the started call, or the operation itself if nothing is recorded.
+
+    `is_in_doubt` returns whether a call that ended with an error may have taken effect.
+    """
+    if not _is_recording():
+        return operation
+    return _Traced(operation, request, "execute_tool", is_in_doubt, **_EXECUTE)
 
 
 def waiting(request: Request, operation: Operation) -> Operation:
@@ -110,8 +115,12 @@ def waiting(request: Request, operation: Operation) -> Operation:
 class _Traced:
     """Runs an operation inside a span; spans that it makes are children. The span raises nothing."""
 
-    def __init__(self, wrapped: Operation, request: Request, operation: str, **attributes: str) -> None:
+    def __init__(
+        self, wrapped: Operation, request: Request, operation: str,
+        is_in_doubt: Callable[[BaseException], bool] | None = None, **attributes: str,
+    ) -> None:  # fmt: skip
         self._wrapped, self._request, self._operation, self._attributes = wrapped, request, operation, attributes
+        self._is_in_doubt = is_in_doubt
         self.is_of_user = isinstance(wrapped, UserCall)
         self._span: Span | None = None
         self._token: Any = None
@@ -156,8 +165,10 @@ class _Traced:
                 if isinstance(result.raised, Suspended):
                     attributes = {"sayso.outcome": "suspended"}
                 elif result.raised is not None:
-                    outcome = "failed" if isinstance(result.raised, Exception) else "unknown"
-                    attributes = {"sayso.outcome": outcome, "error.type": type(result.raised).__qualname__}
+                    error, judge = result.raised, self._is_in_doubt
+                    is_unknown = not isinstance(error, Exception) or (judge is not None and judge(error))
+                    outcome = "unknown" if is_unknown else "failed"
+                    attributes = {"sayso.outcome": outcome, "error.type": type(error).__qualname__}
                 if self._span is not None:
                     self._span.set_attributes(attributes)
                     if "error.type" in attributes:

@@ -517,6 +517,11 @@ class Handled(NamedTuple):
         return self.error if self.error.__traceback__ is self.trace else None
 
 
+def in_doubt(also: tuple[type[BaseException], ...], handled: Handled | None, error: BaseException) -> bool:
+    """Return whether a call that ended with this error may have taken effect; see `is_ambiguous`."""
+    return is_ambiguous(error, also, None if handled is None else handled.before())
+
+
 def is_own_word(error: BaseException | None, handled: Handled | None) -> bool:
     """Return whether an error is `NotExecuted` of the call that ends with it; if so, it is not for calls around it."""
     if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:

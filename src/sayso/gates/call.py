@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from sayso import clock, config, errors, telemetry
 from sayso.drivers import Attempt, InThread, Operations, StoreCall, UserCall, drive
 from sayso.gates import captured
-from sayso.gates.ambiguous import Handled, is_own_word, mark_unknown
+from sayso.gates.ambiguous import Handled, in_doubt, is_own_word, mark_unknown
 from sayso.gates.hooks import (
     as_encoded,
     ask_rule,
@@ -421,9 +421,8 @@ def execute(
 ) -> Operations[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
-    The start is durable before the call runs. If the call raises an error, its outcome is `failed`. If it is
-    interrupted (cancellation, Ctrl-C, exit), its outcome is `unknown`, because its effect is not known; likewise after
-    an ambiguous error (`sayso.gates.ambiguous`), to which a note is added.
+    The start is durable before the call runs. If the call raises an error, its outcome is `failed`; after an ambiguous
+    one (`sayso.gates.ambiguous`), which gets a note, or an interruption (cancellation, Ctrl-C, exit), it is `unknown`.
 
     Args:
         gate, store, request: The function's gate, its store and the request to start.
@@ -440,7 +439,8 @@ def execute(
     try:
         try:
             call = UserCall(gate.function, started.args, started.kwargs, started.token)
-            attempt: Attempt = yield telemetry.executing(started.request, call)
+            is_in_doubt = partial(in_doubt, gate.ambiguous, handled)
+            attempt: Attempt = yield telemetry.executing(started.request, call, is_in_doubt)
         finally:
             with suppress(ValueError):  # a coroutine may be closed in a context without it
                 executing.reset(before)

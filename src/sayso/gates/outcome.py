@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from sayso import clock, errors
 from sayso.drivers import Attempt, Operations, StoreCall, Suspended, left_to_run
-from sayso.gates.ambiguous import Handled, is_ambiguous, is_own_word
+from sayso.gates.ambiguous import Handled, in_doubt, is_own_word
 from sayso.gates.hooks import ask_verify, key_of, secrets_known, shown_result, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
@@ -46,8 +46,7 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
         with suppress(Exception):  # as in `mark_unknown`; `add_note` would lose it: the others are made at each access
             attempt.raised.__notes__ = [*getattr(attempt.raised, "__notes__", ()), note]
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
-        before = None if handled is None else handled.before()
-        attempt = attempt._replace(is_ambiguous=is_ambiguous(attempt.raised, gate.ambiguous, before))
+        attempt = attempt._replace(is_ambiguous=in_doubt(gate.ambiguous, handled, attempt.raised))
         return attempt._replace(is_without_effect=is_own_word(attempt.raised, handled))
     left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
     if left is None:
