@@ -177,3 +177,10 @@ def test_a_run_below_the_name_of_no_program_or_another_one_is_not_found(program:
 def test_an_escalation_after_the_end_of_the_calendar_is_refused(program: TestClient) -> None:
     asked = asked_message(sample_call(escalation=Escalation(timedelta(days=9_999_999), roles=["lead"])))
     assert code_of(program.post("/api/v1/program/ask", json={"request": asked})) == (422, "ask_refused")
+
+
+def test_a_note_that_would_swell_the_lists_of_the_journal_is_refused(app: Starlette, program: TestClient) -> None:
+    note = {"run_id": "order-1", "event": "denied", "detail": {"reason": "x" * 65_536}}
+    assert code_of(program.post("/api/v1/program/note", json=note)) == (422, "invalid_input")
+    assert caller(app).get("/api/v1/journal", params={"run": "order-1"}).json()["entries"] == []
+    assert sent(program, "note", **{**note, "detail": {"reason": "x" * 60_000}}) == {}

@@ -57,6 +57,7 @@ _MAX_SENT = 2_000_000  # characters of requests in one answer
 _MAX_LOOKED_AT = 1_000
 _MAX_SEARCHED = 1_000
 _MAX_WORDS, _MAX_RESULT, _MAX_STEPS = 10_000, 200_000, 10_000
+_MAX_DETAIL = 65_536  # bytes of a note; lists of the journal read hundreds of them at once
 _SMALL = 8_000  # characters up to which a schema is checked in the event loop
 
 
@@ -404,6 +405,8 @@ def sweep(own: Ownership, _: messages.Sweep) -> messages.Swept:
 
 @_operation("Record a denial in a run's journal", problems=("run_not_found",), is_brief=True)
 def note(own: Ownership, message: messages.Note) -> messages.Done:
+    if len(encoded(message.detail)) > _MAX_DETAIL:
+        raise Problem("invalid_input", f"`detail` has at most {_MAX_DETAIL:,} bytes; nothing was done")
     own.claim(message.run_id)
     own.store.note(message.run_id, message.event, own.me, dict[str, Any](message.detail))
     return messages.Done()
