@@ -183,8 +183,7 @@ class HeldBase:
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)
         try:
-            waiter.begin(request)
-            self._started = yield from _over(waiter, begin(gate, self._store, request, wanted, by, waiter))
+            self._started = yield from _over(waiter, self._beginning(gate, request, wanted, by, waiter))
         except errors.GrantEndedError:
             raise  # it waits for a person now, and this error says why
         except errors.NotApprovedError:
@@ -194,6 +193,13 @@ class HeldBase:
             raise
         self._request = self._started.request
         return dict(self._started.args[0])
+
+    def _beginning(
+        self, gate: Gate, request: Request, wanted: scope.Occasion, by: str | None, waiter: Waiter
+    ) -> Operations[Started]:
+        waiter.wait_for(request)  # so that an approval that nobody can use any more is withdrawn
+        waiter.begin(request)
+        return (yield from begin(gate, self._store, request, wanted, by, waiter))
 
     def _ending(self, attempt: Attempt) -> Operations[None]:
         if self._request is not None:
