@@ -327,16 +327,16 @@ def test_what_changes_during_the_walk_is_no_break(journal: Journal, monkeypatch:
     scene.setup_method()
     scene._store = store = MemoryStore()
     requests = [scene.ask(run_id) for run_id in RUNS]
-    read = store.anchors
+    read = store.row_digests
 
     def meanwhile(**options: Any) -> Any:
-        monkeypatch.setattr(store, "anchors", read)
+        monkeypatch.setattr(store, "row_digests", read)
         for request in requests:
             scene.decide("approve", request)
         scene.ask("run_new")
         return read(**options)
 
-    monkeypatch.setattr(store, "anchors", meanwhile)
+    monkeypatch.setattr(store, "row_digests", meanwhile)
     assert audit.verify(store).broken == ()
     store._content.rows[requests[0].id] = requests[0]
     assert [broken.run_id for broken in audit.verify(store).broken] == [RUNS[0]]

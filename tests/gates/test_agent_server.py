@@ -91,7 +91,7 @@ class Server:
 @pytest.fixture
 def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(notices, "announce", server.announce)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)

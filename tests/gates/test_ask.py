@@ -237,7 +237,7 @@ def answering(answer: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     def announce(store: Store, request: Any) -> None:
         threading.Thread(target=lambda: sayso.Review(store).answer(request.id, answer, by="ada")).start()
 
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(notices, "announce", announce)
 
 
@@ -252,7 +252,7 @@ def test_async_twin_asks_the_same_way(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_question_still_waits_after_the_timeout(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     pause = held(sayso.ask, "Go on?", type=bool, timeout="1ms")
     assert store.get(pause.confirmation_id).state is State.PENDING
 
@@ -270,7 +270,7 @@ def test_question_that_expires_while_somebody_waits(
         if len(asked) == 1:
             clock.tick(hours=1)
 
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(notices, "announce", announce)
     with pytest.raises(outcome) as caught:
         sayso.ask("Go on?", type=bool, expires="1h", timeout="100ms", on_expiry=on_expiry)

@@ -29,7 +29,7 @@ PATIENCE = 30
 
 @pytest.fixture(autouse=True)
 def nobody_is_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ Remove = Callable[[str], str]
 @pytest.fixture(autouse=True)
 def only_events_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the terminal, and no look that is taken now and then ends a wait."""
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)
 

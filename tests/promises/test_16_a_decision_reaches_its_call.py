@@ -22,7 +22,7 @@ PATIENCE = 30
 def test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notices, "is_there", lambda: False)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
     review = sayso.Review(reviewer="ada")
     ran: list[str] = []
     looks: list[str] = []

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sayso.model.journal import Anchor, Entry
+from sayso.model.journal import Entry, RowDigests
 from sayso.model.request import Request
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.teamwork import COMMENTED
@@ -53,8 +53,8 @@ class Program(HttpStore):
             return super().journal(**wanted)
         return [row for row in found if row.run_id != CHAIN]  # which its own token begins
 
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
-        return self.server.anchors(run_id=run_id, after=after, limit=limit)
+    def row_digests(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[RowDigests]:
+        return self.server.row_digests(run_id=run_id, after=after, limit=limit)
 
     def _transact(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
         return self.server._transact(work, *args, **options)

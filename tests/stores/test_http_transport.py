@@ -567,7 +567,7 @@ def test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do
     def unwanted(*_: object) -> Request:
         raise AssertionError("a person was asked at the program's terminal")
 
-    monkeypatch.setattr(notices, "is_there", lambda: True)
+    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: True)
     monkeypatch.setattr(terminal, "converse", unwanted)
     for call in (lambda: refund(1), lambda: asyncio.run(arefund(2))):
         deciding = decided_soon(there, "approve")
@@ -605,7 +605,7 @@ def test_deciding_through_a_programs_store_is_refused_before_anything_is_sent(he
         lambda: Review(here, reviewer="eve").claim(request.id),
         lambda: Review(here, reviewer="eve").resolve(request.id, happened=True, force=True),
         here.journal,
-        here.anchors,
+        here.row_digests,
         lambda: here.records("token"),
     )
     for verb in verbs:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sayso import errors
-from sayso.model.journal import KINDS, Anchor, Entry, Head, Trail, chained, first_link
+from sayso.model.journal import KINDS, Entry, Head, RowDigests, Trail, chained, first_link
 from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
@@ -145,10 +145,10 @@ def entries(store: Store, *, run_id: str | None = None, request_id: str | None =
         yield store.legible(entry)
 
 
-def _anchors(store: Store, run_id: str | None) -> Iterator[Anchor]:
+def _all_row_digests(store: Store, run_id: str | None) -> Iterator[RowDigests]:
     after = ""
     while True:
-        page = store.anchors(run_id=run_id, after=after, limit=_PAGE)
+        page = store.row_digests(run_id=run_id, after=after, limit=_PAGE)
         yield from page
         if len(page) < _PAGE:
             return
@@ -168,15 +168,15 @@ def verify(store: Store, *, run_id: str | None = None, known: Iterable[ExpectedR
         walk.step(entry)
     walk.end()
     missing = dict(walk.trails)
-    for anchor in _anchors(store, run_id):
+    for row in _all_row_digests(store, run_id):
         requests += 1
-        unopened += anchor.asked is None
-        trail = missing.pop(anchor.request_id, None)
-        if anchor.run_id in walk.broken or _mismatch(anchor, trail) is None:
+        unopened += row.asked is None
+        trail = missing.pop(row.request_id, None)
+        if row.run_id in walk.broken or _mismatch(row, trail) is None:
             continue
-        wrong = _settled_mismatch(store, anchor)
+        wrong = _settled_mismatch(store, row)
         if wrong is not None:
-            walk.broken[anchor.run_id] = wrong
+            walk.broken[row.run_id] = wrong
     for request_id, trail in missing.items():
         reason = f"{request_id} is missing, although row {trail.seq} is about it"
         walk.broken.setdefault(trail.run_id, Break(trail.run_id, trail.seq, reason))
@@ -241,36 +241,36 @@ def _next_rows(before: _Rows | None, entry: Entry) -> tuple[_Rows, Break | None]
     return rows, Break(entry.run_id, entry.seq, reason)
 
 
-def _mismatch(anchor: Anchor, rows: _Rows | None) -> Break | None:
+def _mismatch(row: RowDigests, rows: _Rows | None) -> Break | None:
     """Return how a request differs from its rows; None if it does not."""
-    if rows is None or rows.run_id != anchor.run_id:
-        reason = f"{anchor.request_id} has no rows in this chain: they were cut off, or it was inserted by hand"
-        return Break(anchor.run_id, 1, reason)
-    if anchor.link != rows.link:
-        reason = f"{anchor.request_id} does not match its last row, {rows.seq}: rows after that were cut off"
-        return Break(anchor.run_id, rows.seq, f"{reason}, or its own row was restored or changed")
-    if anchor.state not in rows.trail.states:
+    if rows is None or rows.run_id != row.run_id:
+        reason = f"{row.request_id} has no rows in this chain: they were cut off, or it was inserted by hand"
+        return Break(row.run_id, 1, reason)
+    if row.link != rows.link:
+        reason = f"{row.request_id} does not match its last row, {rows.seq}: rows after that were cut off"
+        return Break(row.run_id, rows.seq, f"{reason}, or its own row was restored or changed")
+    if row.state not in rows.trail.states:
         left = " or ".join(sorted(rows.trail.states))
-        reason = f"{anchor.request_id} is {anchor.state}, but row {rows.seq} left it {left}"
-        return Break(anchor.run_id, rows.seq, reason)
-    if anchor.asked is not None and anchor.asked != rows.trail.asked:
+        reason = f"{row.request_id} is {row.state}, but row {rows.seq} left it {left}"
+        return Break(row.run_id, rows.seq, reason)
+    if row.asked is not None and row.asked != rows.trail.asked:
         reason = (
-            f"{anchor.request_id} does not match what was asked: its row was rewritten, or was sealed with another key"
+            f"{row.request_id} does not match what was asked: its row was rewritten, or was sealed with another key"
         )
-        return Break(anchor.run_id, rows.seq, reason)
-    if anchor.row_digest is not None and anchor.row_digest != rows.trail.row_digest:
-        reason = f"the row of {anchor.request_id} does not match row {rows.seq} of the journal: it was rewritten"
-        return Break(anchor.run_id, rows.seq, reason)
+        return Break(row.run_id, rows.seq, reason)
+    if row.row_digest is not None and row.row_digest != rows.trail.row_digest:
+        reason = f"the row of {row.request_id} does not match row {rows.seq} of the journal: it was rewritten"
+        return Break(row.run_id, rows.seq, reason)
     return None
 
 
-def _settled_mismatch(store: Store, anchor: Anchor) -> Break | None:
+def _settled_mismatch(store: Store, row: RowDigests) -> Break | None:
     """Compare one request again until it does not change meanwhile, because the walk is not one transaction."""
     while True:
         rows = None
-        for entry in rows_of(store, run_id=anchor.run_id, request_id=anchor.request_id):
+        for entry in rows_of(store, run_id=row.run_id, request_id=row.request_id):
             rows, _ = _next_rows(rows, entry)
-        again = next((a for a in _anchors(store, anchor.run_id) if a.request_id == anchor.request_id), None)
-        if again is None or again.link == anchor.link:
-            return _mismatch(anchor, rows)
-        anchor = again
+        again = next((a for a in _all_row_digests(store, row.run_id) if a.request_id == row.request_id), None)
+        if again is None or again.link == row.link:
+            return _mismatch(row, rows)
+        row = again

@@ -22,7 +22,7 @@ from sayso import clock, errors
 from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option
 from sayso.cli.policy import grant_rows
-from sayso.gates.notices import is_there
+from sayso.gates.notices import person_is_at_terminal
 from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.lifecycle import is_due
@@ -103,7 +103,7 @@ def _check_selection(cli: CliContext, ids: Sequence[str], verb: Verb, *, is_sure
 
 def _decide_all(cli: CliContext, verb: Verb, decide: Callable[..., Request], *, is_sure: bool) -> int:
     """List the matching pending requests, ask once, and decide each as it was listed; return the exit code."""
-    if not is_sure and (cli.as_json or not is_there()):
+    if not is_sure and (cli.as_json or not person_is_at_terminal()):
         why = "--json cannot ask for confirmation" if cli.as_json else "there is no terminal to ask at"
         raise click.UsageError(
             f"{why}: check the list with `sayso ls` and the same filters, then add --yes; nothing was decided"
@@ -521,7 +521,7 @@ def resolve(
 @click.pass_obj
 def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
     """Decide pending requests one by one, oldest first: approve, edit, reject, feedback, skip, quit."""
-    if not is_there():
+    if not person_is_at_terminal():
         raise click.UsageError("`sayso next` needs a terminal; use ls, show, approve and reject instead")
     skipped, cursor = 0, None
     while True:

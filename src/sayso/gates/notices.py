@@ -27,7 +27,7 @@ _LEFT_OF_MANY = [
 _WITHDRAWN_OF_MANY = [f"{INDENT}they are withdrawn; a new start asks again"]
 
 
-def is_there() -> bool:
+def person_is_at_terminal() -> bool:
     """Return whether a person can be asked here: stdin and stderr are a terminal with this program in front."""
     try:
         # The descriptor of stderr, as Textual replaces the stream by one that pretends, and reads the keys itself.

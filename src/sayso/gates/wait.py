@@ -430,7 +430,7 @@ class _Decided:
         """Return whether to ask here; if that is not possible, print what waits."""
         if self._block.is_quiet:
             return False
-        if not (notices.is_there() and notices.can_decide(self._store)):
+        if not (notices.person_is_at_terminal() and notices.can_decide(self._store)):
             notices.announce(self._store, self._request)
             return False
         self._is_asked = True

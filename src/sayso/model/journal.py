@@ -72,7 +72,7 @@ class Head(NamedTuple):
     link: str
 
 
-class Anchor(NamedTuple):
+class RowDigests(NamedTuple):
     """How the row of a request is tied to the journal, for `sayso.audit`.
 
     Attributes:

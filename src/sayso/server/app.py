@@ -60,7 +60,7 @@ from sayso.server.pages import settings as settings_page
 from sayso.server.pages.rendering import assets, error_text, has_error_text, render, render_public
 from sayso.server.pages.views import change_view
 from sayso.server.protection import HEADERS, LOOPBACK, Guard, InFlight, Rate
-from sayso.server.push import Push
+from sayso.server.web_push import Push
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
 from sayso.stores.http_messages import Message

@@ -34,7 +34,7 @@ from sayso.server.auth.sessions import Links, Session, Sessions, TokenSigner
 from sayso.server.auth.sign_in import FAILURES, SignIn, sender_of
 from sayso.server.language import language_of
 from sayso.server.protection import Rate, read_bytes
-from sayso.server.push import Push
+from sayso.server.web_push import Push
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_with
 from sayso.stores.transaction import lapsed
@@ -338,7 +338,7 @@ def set_cookie(
 
 
 def device_key(http: Http) -> str | None:
-    """Return the key of this browser's device (`sayso.server.push`); None if notifications are off there."""
+    """Return the key of this browser's device (`sayso.server.web_push`); None if notifications are off there."""
     return http.cookies.get(settings_of(http).cookie(http, DEVICE_COOKIE)[0])
 
 

@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
 from sayso.model.canonical.json_tree import ascii_parts, dumps, dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry, row_digest_in
+from sayso.model.journal import Entry, RowDigests, row_digest_in
 from sayso.model.request import (
     LIVE,
     Call,
@@ -353,11 +353,11 @@ def deleted(request_id: str) -> errors.AlteredRequestError:
     return errors.AlteredRequestError(request_id, "the journal has it, but its row was deleted")
 
 
-def anchor_of(values: Sequence[Any], seal: Seal) -> Anchor:
+def digests_of(values: Sequence[Any], seal: Seal) -> RowDigests:
     """Return how a whole row is tied to the journal; works for any content of the row."""
     row = RequestRow._make(values)
     asked, whole = (_tied(digest, row, seal) for digest in (asked_digest, row_digest))
-    return Anchor(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
+    return RowDigests(str(row.id), str(row.run_id), str(row.state), str(row.link), asked, whole)
 
 
 def _tied(digest: Callable[[RequestRow, Seal], str], row: RequestRow, seal: Seal) -> str | None:

@@ -17,7 +17,7 @@ from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
 
 from sayso import errors
-from sayso.model.journal import Anchor, Entry
+from sayso.model.journal import Entry, RowDigests
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -218,7 +218,7 @@ class HttpStore(Watched, Store):
         message = messages.Journal.of(run_id=run_id, request_id=request_id, after=after, limit=limit)
         return self._look(message, messages.Entries, request_id or run_id or "").entries
 
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+    def row_digests(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[RowDigests]:
         raise _on_the_server("run `sayso log --verify` on the server")
 
     def _listen(self, request_id: str | None, wake: Callable[[], None], /) -> None:

@@ -19,13 +19,13 @@ from typing import Any, TypeVar
 from sayso import clock, errors
 from sayso.clock import microseconds
 from sayso.model.canonical.json_tree import dumps_sorted
-from sayso.model.journal import Anchor, Entry, chained, first_link
+from sayso.model.journal import Entry, RowDigests, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunSnapshot, Step
 from sayso.stores import codec
-from sayso.stores.codec import RequestRow, Seal, anchor_of, legible, request_of, sealed, step_column, verify_row
+from sayso.stores.codec import RequestRow, Seal, digests_of, legible, request_of, sealed, step_column, verify_row
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values
 from sayso.stores.processes import Bell, Watched, Watcher, forget_after_fork
@@ -125,8 +125,8 @@ class JsonlState(Tables):
         chain = self.chains.get(run_id)
         return (chain[-1].seq, chain[-1].link) if chain else (0, first_link(run_id))
 
-    def anchor(self, request_id: str) -> Anchor:
-        return anchor_of(self.rows[request_id], self.seal)
+    def row_digests_of(self, request_id: str) -> RowDigests:
+        return digests_of(self.rows[request_id], self.seal)
 
     def is_due(self, row: RequestRow, now: datetime) -> bool:
         return row.ends_at is not None and row.ends_at <= microseconds(now)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sayso import clock, errors
 from sayso.model.canonical.json_tree import dumps_sorted
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry, chained, first_link
+from sayso.model.journal import Entry, RowDigests, chained, first_link
 from sayso.model.lifecycle import Transition, is_due
 from sayso.model.request import Request
 from sayso.model.reviewer import Identity
@@ -101,10 +101,10 @@ class MemoryTables(Tables):
         except KeyError:
             raise errors.RequestNotFoundError(request_id) from None
 
-    def anchor(self, request_id: str) -> Anchor:
+    def row_digests_of(self, request_id: str) -> RowDigests:
         request = self.rows[request_id]
         link = self.chains[request.run_id][self._places[request_id]].link
-        return Anchor(request_id, request.run_id, request.state.value, link, **_asked(request))
+        return RowDigests(request_id, request.run_id, request.state.value, link, **_asked(request))
 
     def is_due(self, row: Request, now: datetime) -> bool:
         return is_due(row, now)

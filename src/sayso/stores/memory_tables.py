@@ -17,7 +17,7 @@ from typing import Any
 from sayso import clock, errors
 from sayso.clock import instant, microseconds
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry
+from sayso.model.journal import Entry, RowDigests
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.stores import processes
@@ -90,7 +90,7 @@ class Tables(ABC):
         """Return a request; raises `RequestNotFoundError`."""
 
     @abstractmethod
-    def anchor(self, request_id: str) -> Anchor:
+    def row_digests_of(self, request_id: str) -> RowDigests:
         """Return how a request is tied to the journal."""
 
     @abstractmethod
@@ -301,11 +301,11 @@ class TableStore(Store):
                     break
             return found
 
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+    def row_digests(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[RowDigests]:
         with self._lock:
             tables = self._tables()
             rows = (row.id for row in tables.rows.values() if row.id > after and run_id in {None, row.run_id})
-            return [tables.anchor(request_id) for request_id in heapq.nsmallest(limit, rows)]
+            return [tables.row_digests_of(request_id) for request_id in heapq.nsmallest(limit, rows)]
 
     def get_run(self, run_id: str) -> RunSnapshot:
         with self._lock:

@@ -25,11 +25,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from sayso import clock, errors
-from sayso.model.journal import Anchor, Head
+from sayso.model.journal import Head, RowDigests
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
-from sayso.stores.codec import RequestRow, Seal, anchor_of
+from sayso.stores.codec import RequestRow, Seal, digests_of
 from sayso.stores.postgres_connection import Connection, Connections, translated
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
@@ -472,8 +472,8 @@ class PostgresStore(Watched, SqlStore):
         """Return the request of a row."""
         return self._cache.read(found, self.seal, self._schema).request
 
-    def _anchor(self, found: tuple[Any, ...]) -> Anchor:
-        return anchor_of(found[:_WIDTH], self.seal)
+    def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
+        return digests_of(found[:_WIDTH], self.seal)
 
     def scrub(self) -> bool:
         # Runs beside everything else. The guide says what stays in free space, the log and backups.

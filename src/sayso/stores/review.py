@@ -15,7 +15,7 @@ from typing import Any, cast
 from sayso import clock, errors
 from sayso.model import lifecycle, teamwork
 from sayso.model.ids import new_token
-from sayso.model.journal import Anchor, Entry, Head, purged
+from sayso.model.journal import Entry, Head, RowDigests, purged
 from sayso.model.request import Call, Decision, Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.model.run import RunState
@@ -55,7 +55,7 @@ class ReviewStore(RequestStore):
         """Return journal entries, ordered by run and position; `after` is the (run, seq) of the last one seen."""
 
     @abstractmethod
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+    def row_digests(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[RowDigests]:
         """Return how requests are tied to the journal, ordered by id; `after` is the last id seen."""
 
     def comments(self, requests: Iterable[Request]) -> Sequence[Entry]:

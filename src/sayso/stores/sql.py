@@ -24,7 +24,7 @@ from sayso import clock, errors
 from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
 from sayso.model.canonical.json_tree import ascii_parts_sorted, dumps
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Anchor, Entry, chained, first_link
+from sayso.model.journal import Entry, RowDigests, chained, first_link
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
@@ -208,7 +208,7 @@ class SqlStore(Store):
         """Return the request of a row."""
 
     @abstractmethod
-    def _anchor(self, found: tuple[Any, ...]) -> Anchor:
+    def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
         """Return how a row, given with its newest journal entry, is tied to the journal."""
 
     def _schema(self, digest: str) -> str:
@@ -295,10 +295,10 @@ class SqlStore(Store):
         found = self._query(_COMMENTS, (json.dumps(sorted({*run_of.values()})), json.dumps(sorted(run_of))))
         return [Entry._make(row) for row in found]
 
-    def anchors(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[Anchor]:
+    def row_digests(self, *, run_id: str | None = None, after: str = "", limit: int = 1000) -> Sequence[RowDigests]:
         of_run, values = (" AND r.run_id = ?", (after, run_id)) if run_id is not None else ("", (after,))
         sql = f"{self.selects.load}r.id > ?{of_run} ORDER BY r.id LIMIT {limit:d}"
-        return [self._anchor(row) for row in self._query(sql, values)]
+        return [self._row_digests(row) for row in self._query(sql, values)]
 
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)

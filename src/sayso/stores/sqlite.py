@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import errors
-from sayso.model.journal import Anchor, Head
+from sayso.model.journal import Head, RowDigests
 from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
-from sayso.stores.codec import Seal, anchor_of
+from sayso.stores.codec import Seal, digests_of
 from sayso.stores.processes import BUSY, Bell, Watched, Watcher, forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
@@ -317,11 +317,11 @@ class SqliteStore(Watched, SqlStore):
         changes.append(changed)
         return True
 
-    def _anchor(self, found: tuple[Any, ...]) -> Anchor:
-        anchor = anchor_of(found[:WIDTH], self.seal)
+    def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
+        digests = digests_of(found[:WIDTH], self.seal)
         link, *entry = found[-len(ENTRY_COLUMNS) - 1 :]
-        is_same = link != anchor.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
-        return anchor if is_same else anchor._replace(row_digest="")
+        is_same = link != digests.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
+        return digests if is_same else digests._replace(row_digest="")
 
     @property
     def _place(self) -> str:

@@ -331,11 +331,11 @@ class Transaction(Protocol):
         ...
 
     def insert(self, transition: Transition) -> None:
-        """Write a new request and its journal entry, whose detail gets the digests of an `Anchor`."""
+        """Write a new request and its journal entry, whose detail gets the digests of its `RowDigests`."""
         ...
 
     def update(self, transition: Transition) -> None:
-        """Write a changed request and its journal entry, with the `row_digest` of an `Anchor`."""
+        """Write a changed request and its journal entry, with the `row_digest` of its `RowDigests`."""
         ...
 
     def verify(self, request: Request) -> bool:

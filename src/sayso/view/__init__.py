@@ -1,6 +1,6 @@
 """How requests are shown to people, the same in the terminal, the inbox and messages.
 
-`summary` has the parts of one row, `card` shows one request in full, `apart` tells similar requests apart, and
+`summary` has the parts of one row, `card` shows one request in full, `differences` tells similar requests apart, and
 `document` writes requests as JSON. Single values as text are in `sayso.model.rendering`.
 """
 

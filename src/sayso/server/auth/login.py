@@ -30,7 +30,7 @@ from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sign_in import Provider, SignInError
 from sayso.server.pages.rendering import render_public
 from sayso.server.protection import Rate
-from sayso.server.push import Push
+from sayso.server.web_push import Push
 
 _log = logging.getLogger("sayso.server")
 T = TypeVar("T")

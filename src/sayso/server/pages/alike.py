@@ -34,7 +34,7 @@ from sayso.server.pages.arguments import Argument, currency_code, draw, is_curre
 from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
 from sayso.view import card
-from sayso.view.apart import Own, own_words
+from sayso.view.differences import Own, own_words
 from sayso.view.summary import name_of, short, time_left
 
 FEWEST = 3

@@ -44,8 +44,8 @@ from sayso.server.context import RequestContext, accepts_gzip, path_to
 from sayso.server.language import script_words, translated
 from sayso.server.pages.arguments import amount_text, in_sight, in_words
 from sayso.view import card
-from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import status_line
+from sayso.view.differences import arguments_apart, words_apart
 from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _FOLDER = Path(__file__).parent.parent / "static"

@@ -43,8 +43,8 @@ from sayso.server.pages.rendering import error_text, facts, list_row, missing_ro
 from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
 from sayso.view import card
-from sayso.view.apart import arguments_apart, words_apart
 from sayso.view.card import outcome_rows
+from sayso.view.differences import arguments_apart, words_apart
 from sayso.view.summary import is_high, name_of, token
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3

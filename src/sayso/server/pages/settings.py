@@ -30,7 +30,7 @@ from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redi
 from sayso.server.language import choose_language, language_of, languages
 from sayso.server.pages.edits import NotDoneError, colleagues, person_named
 from sayso.server.pages.rendering import render
-from sayso.server.push import LASTS, DeviceRefusedError, Push, may_approve_there
+from sayso.server.web_push import LASTS, DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Filter, Store
 from sayso.stores.sqlite_file import newest_schema
 from sayso.view.card import kinds_of
@@ -155,7 +155,7 @@ def _token_status(token: Token) -> str:
     return say("ended %(ago)s", ago=ago(token.expires_at, now))
 
 
-# -- notifications in the reader's browsers, which `sayso.server.push` sends -----------------------------------------
+# -- notifications in the reader's browsers, which `sayso.server.web_push` sends -------------------------------------
 # An approval from a notification is checked again here, with the fingerprint that it carried: a request that changed
 # since, or that must be approved on its page, is refused.
 

@@ -33,7 +33,7 @@ from sayso.server import login_path
 from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
 from sayso.server.language import choose_language, languages
-from sayso.server.push import DeviceRefusedError, Push, may_approve_there
+from sayso.server.web_push import DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Store
 from sayso.stores.transaction import Record
 from sayso.testing import sample_call
