@@ -140,6 +140,23 @@ def test_memory_stores_are_one_for_each_name() -> None:
     assert isinstance(config.open_store("memory:a"), MemoryStore)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ada:hidden@db/x", "postgresql://ada:***@db/x"),
+        ("postgresql://db/x?user=ada&password=hidden&sslmode=require", "postgresql://db/x?user=ada&password=***&sslmode=require"),
+        ("postgresql://ada@db/x?sslpassword=hidden", "postgresql://ada@db/x?sslpassword=***"),
+        ("postgresql://ada:hidden@db/x?password=hidden", "postgresql://ada:***@db/x?password=***"),
+        ("https://approvals.example", "https://approvals.example"),
+    ],
+    ids=["as the user's", "parameter", "of a key", "both", "none"],
+)  # fmt: skip
+def test_password_in_an_address_is_not_shown(url: str, shown: str) -> None:
+    store = config.open_store("memory:addressed")
+    store.url = url
+    assert store.public_url == shown
+
+
 def test_store_of_ones_own_is_taken_as_it_is() -> None:
     store = MemoryStore()
     assert config.open_store(store) is store

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -25,6 +26,7 @@ from sayso.stores.transaction import Record, Transaction, changed, changed_if_an
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
+_PASSWORD = re.compile(r"(?<=[?&]password=)[^&]+|(?<=[?&]sslpassword=)[^&]+")
 
 
 def change_due(
@@ -137,11 +139,12 @@ class RequestStore(ABC):
 
     @property
     def public_url(self) -> str:
-        """`url` without its password, if it has one."""
+        """`url` without its password, if it has one, also as a parameter of a Postgres address."""
         before, at, rest = self.url.rpartition("@")
         scheme, slashes, user = before.partition("://")
         name, colon, _ = user.partition(":")
-        return f"{scheme}{slashes}{name}:***{at}{rest}" if at and slashes and colon else self.url
+        shown = f"{scheme}{slashes}{name}:***{at}{rest}" if at and slashes and colon else self.url
+        return _PASSWORD.sub("***", shown)
 
     def now(self) -> datetime:
         """Return the store's time, by which its verbs decide what has ended: this machine's or that of a server."""
