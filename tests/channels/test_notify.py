@@ -219,6 +219,11 @@ def test_doctor_is_content_with_a_channel_that_works() -> None:
             "names the environment variable 'UNSET', which is not set",
         ),
         ('type = "webhook"\nurl = "http://a.example/"\nsecret_env = "OPS_SECRET"', "webhook", "https://"),
+        (
+            f'type = "webhook"\nurl = "https://a.example/"\nsecret_env = "{SECRET["OPS_SECRET"]}"',
+            "webhook",
+            "must be the name of an environment variable",
+        ),
     ],
 )
 def test_doctor_finds_a_channel_that_can_never_send(

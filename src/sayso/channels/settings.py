@@ -111,6 +111,8 @@ class Table:
             ConfigError: The setting is missing, or the variable is not set.
         """
         variable = self.text(name)
+        if not variable.isidentifier() or variable.startswith("whsec_"):  # not quoted, because it may be the secret
+            raise self.error(name, "must be the name of an environment variable, not what that contains")
         value = os.environ.get(variable, "").strip()
         if not value:
             raise self.error(name, f"names the environment variable {variable!a}, which is not set")
