@@ -635,6 +635,7 @@ def test_the_unknown_request_of_a_call_inside_is_found_behind_from_none_and_behi
     assert unknown_request(raised(RuntimeError(), None, marked)) == "rq_1"
     assert unknown_request(raised(RuntimeError(), ValueError("x"), marked)) == "rq_1"
     assert unknown_request(raised(RuntimeError(), marked, ValueError("x"))) == "rq_1"
+    assert unknown_request(ExceptionGroup("of a task group", [ValueError("x"), marked])) == "rq_1"
     assert unknown_request(raised(sayso.NotExecuted("nothing"), None, marked)) is None
     assert unknown_request(raised(RuntimeError(), None, ValueError("x"))) is None
 

@@ -22,7 +22,7 @@ import sayso
 from sayso import Tool, Workflow, errors
 from sayso.model.request import State
 from sayso.runs.worker import Worker
-from sayso.stores.base import Store
+from sayso.stores.base import Filter, Store
 from tests.runs import reacting
 from tests.support.acting import aflaky, aheld, approved, flaky, held, state_of
 from tests.support.running import agent_of, awaited, ids, reason, started
@@ -457,6 +457,29 @@ def test_a_gated_function_inside_of_a_tool_stops_the_run_as_well(store: Store) -
     for _ in range(2):
         assert reason(output) == ("error", "outcome_unknown")
         output = agent(prompt="pay 7", parent_id=paused.run_id).run()
+    assert (state_of(request_id), ran) == (State.UNKNOWN, [7])
+
+
+def test_a_gated_function_in_a_task_group_of_a_tool_stops_the_run_as_well(store: Store) -> None:
+    ran: list[int] = []
+
+    @sayso.gate(wait="raise")
+    async def wire(amount: int) -> None:
+        ran.append(amount)
+        raise TimeoutError(SENT)
+
+    async def pay(amount: int) -> str:
+        with sayso.run("wires"):
+            await in_asyncio(lambda: wire(amount))
+        return "paid"
+
+    def run() -> Any:
+        return agent_of([Tool(pay)], ("pay", {"amount": 7}))(prompt="pay 7").run()
+
+    run()
+    (request_id,) = [request.id for request in store.list(Filter()).requests]
+    sayso.Review(reviewer="ada").approve(request_id)
+    assert reason(run()) == ("error", "outcome_unknown")
     assert (state_of(request_id), ran) == (State.UNKNOWN, [7])
 
 

@@ -479,7 +479,7 @@ def mark_unknown(error: BaseException, request_id: str, *, may_start_again: bool
 
 
 def unknown_request(error: BaseException) -> str | None:
-    """Return the request whose outcome is unknown because of this error, one of its causes or one of its contexts."""
+    """Return the request whose outcome is unknown because of this error, a cause, a context or a member of it."""
     met, waiting = set[int](), [error]
     while waiting:
         current = waiting.pop()
@@ -491,6 +491,7 @@ def unknown_request(error: BaseException) -> str | None:
             return found
         # The context counts even if it is suppressed, as in `_inside`.
         waiting += [one for one in (current.__context__, current.__cause__) if one is not None]
+        waiting += cast("Any", current).exceptions if isinstance(current, BaseExceptionGroup) else ()
     return None
 
 
