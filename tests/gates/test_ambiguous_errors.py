@@ -167,8 +167,24 @@ def test_the_earlier_attempts_that_urllib3_notes_are_judged_like_the_last_one() 
 
 
 def test_a_redirect_was_not_the_first_to_send() -> None:
-    assert is_ambiguous(connecting(NewConnection("refused"), "requests.sessions.resolve_redirects"))
-    assert is_ambiguous(connecting(ConnectionRefusedError(), "urllib.request.http_error_302"))
+    assert is_ambiguous(connecting(NewConnection("refused"), "requests.sessions.resolve_redirects", prepared_request=1))
+    assert is_ambiguous(connecting(ConnectionRefusedError(), "urllib.request.http_error_302", new=1))
+    refused = connecting(fake("urllib.error.HTTPError")("307"), "urllib.request.redirect_request")
+    assert not is_ambiguous(connecting(refused, "urllib.request.http_error_302")), "it follows no 307 of a POST"
+
+
+@pytest.mark.parametrize(
+    "client", ["requests.exceptions.HTTPError", "httpx.HTTPStatusError", "aiohttp.ClientResponseError"]
+)
+def test_an_answer_after_a_redirect_does_not_tell_what_the_first_one_did(client: str) -> None:
+    for status, expected in ((303, True), (302, True), (307, False)):
+        error, is_aiohttp = fake(client)("404 Not Found"), client.startswith("aiohttp")
+        history = [SimpleNamespace(**{"status" if is_aiohttp else "status_code": status})]
+        if is_aiohttp:
+            error.history = history
+        else:
+            error.response = SimpleNamespace(history=history)
+        assert is_ambiguous(error) is expected, status
 
 
 def test_redis_tries_again_to_connect_without_having_sent_anything() -> None:

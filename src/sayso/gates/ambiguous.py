@@ -198,8 +198,13 @@ _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio"
 _GROUPS_INSIDE = {
     "mcp"
 }  # the tasks of their groups only move messages for the block in which the program makes its calls
-# These are in the traceback for a redirect only.
-_REDIRECTED = {("requests.sessions", "resolve_redirects"), ("urllib.request", "http_error_302")}
+# These follow a redirect, and have a local variable from then on.
+_REDIRECTED = {
+    ("requests.sessions", "resolve_redirects"): "prepared_request", ("urllib.request", "http_error_302"): "new",
+}  # fmt: skip
+# The errors of these have the answers by which they were redirected. After one with these statuses, the server may have
+# done what it was asked to; with 307 and 308 it has not.
+_HTTP, _SEE_OTHER = {"aiohttp", "httpx", "httpx2", "requests"}, {301, 302, 303}
 _STANDARD = {"builtins", "socket", "ssl"}
 _Places = Sequence[tuple[FrameType, tuple[Any, str]]]
 """The frames of a traceback, with their module and function."""
@@ -363,20 +368,17 @@ def _was_tried_before(error: Any, name: str, places: _Places) -> bool:
 
     What the last attempt says, such as a refused connection or status 409, does not tell how the earlier ones ended.
     """
-    package = type(error).__module__.partition(".")[0]
     # Stripe's client repeats a request with the same idempotency key, so that an answer is that to the first attempt.
-    if package == "stripe" and name not in _EITHER:
+    if type(error).__module__.startswith("stripe.") and name not in _EITHER:
         return False
-    if package == "botocore":  # an answer, which is raised after the attempts
-        answer: Any = getattr(error, "response", None) or {}
-        if answer.get("ResponseMetadata", {}).get("RetryAttempts"):
-            return True
+    if _is_later_answer(error):
+        return True
     is_counted = dict[str, bool]()
     for frame, place in places:
         module, function = place
         if place in _CONNECTS:  # from here on it tries again to connect, which sends nothing
             break
-        if place in _REDIRECTED:
+        if place in _REDIRECTED and _REDIRECTED[place] in frame.f_locals:
             return True
         if module in _TRIES_AGAIN and function in _TRIES_AGAIN[module][0]:
             _, variable, first = _TRIES_AGAIN[module]
@@ -388,6 +390,15 @@ def _was_tried_before(error: Any, name: str, places: _Places) -> bool:
             return True
     # Another version counts in another way.
     return False in is_counted.values() or None in _earlier_attempts(error, places)
+
+
+def _is_later_answer(error: Any) -> bool:
+    """Return whether an error is an answer to a later attempt, or after a redirect, as its attributes say."""
+    package, response = type(error).__module__.partition(".")[0], getattr(error, "response", None)
+    if package == "botocore" and response:
+        return bool(response.get("ResponseMetadata", {}).get("RetryAttempts"))
+    answers = (getattr(error, "history", ()) or getattr(response, "history", ())) if package in _HTTP else ()
+    return any(getattr(one, "status_code", getattr(one, "status", None)) in _SEE_OTHER for one in answers)
 
 
 def _is_later_attempt(frame: FrameType, module: Any, function: str) -> bool:
