@@ -14,9 +14,8 @@ import pytest
 
 import sayso
 from sayso import aio, errors
-from sayso.gates import call
 from sayso.model.request import State
-from sayso.model.reviewer import PROGRAM, Identity, Reviewer
+from sayso.model.reviewer import Reviewer
 from sayso.stores.base import Filter, Page, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -28,14 +27,9 @@ def ids(page: Page) -> list[str]:
     return [request.id for request in page.requests]
 
 
-def asks_as(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let what is asked from now on come from a program of this name."""
-    monkeypatch.setattr(call, "requester", lambda: Identity(PROGRAM, name))
-
-
 @pytest.fixture
 def several(
-    store: Store, review: sayso.Review, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: Store, review: sayso.Review, clock: Clock
 ) -> dict[str, str]:  # fmt: skip
     """Requests of every kind that a list can be asked for, by a name for each."""
 
@@ -44,13 +38,13 @@ def several(
 
     pay = payer()
     found: dict[str, str] = {}
-    asks_as(monkeypatch, "billing")
+    sayso.configure(program="billing")
     with sayso.run("order-1"):
         found["pending"] = held(pay, 1).confirmation_id
         found["approved"] = held(pay, 2).confirmation_id
         found["rejected"] = held(pay, 3).confirmation_id
     clock.tick(hours=1)
-    asks_as(monkeypatch, "ops")
+    sayso.configure(program="ops")
     with sayso.run("order-2"):
         found["wipe"] = held(wipe, "needle-in-an-argument").confirmation_id
         found["question"] = held(sayso.ask, "Which Größe?", wait="raise").confirmation_id
