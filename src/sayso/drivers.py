@@ -114,7 +114,7 @@ class Attempt(NamedTuple):
     Attributes:
         is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
         is_without_effect: The exception says that the call certainly did nothing (`NotExecuted`).
-        left: The thread in which the call goes on, if the task that waited for it was cancelled.
+        left: The thread in which the call goes on, if the task that waited for it was cancelled or closed.
     """
 
     value: Any
@@ -183,7 +183,25 @@ class UserCall(NamedTuple):
             return await in_thread(self)
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             # Taken off the error, which may go on to the call of a function that made this one: that did end here.
-            return Attempt(None, error, left=error.__dict__.pop("_sayso_left", None))
+            left = error.__dict__.pop("_sayso_left", None)
+            if isinstance(error, GeneratorExit):
+                _closed.left, _closed.inside = _closed.inside, None
+            return Attempt(None, error, left=left)
+
+
+class _Closed(threading.local):
+    """Where calls go on whose coroutines are being closed: each `await` then has its own exception, and no value.
+
+    Attributes:
+        inside: Set by the `in_thread` that is being closed, for the `UserCall` around it.
+        left: Set by that, for the `adrive` around it.
+    """
+
+    inside: InThread | None = None
+    left: InThread | None = None
+
+
+_closed = _Closed()
 
 
 class InThread:
@@ -231,7 +249,9 @@ async def in_thread(call: UserCall) -> Attempt:
         # The thread returns the error in an Attempt: a future rejects StopIteration and would never be done.
         return await asyncio.to_thread(running)
     except BaseException as error:
-        error._sayso_left = running.left()  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+        left = running.left()
+        error._sayso_left = left  # type: ignore[attr-defined]  # noqa: SLF001  an attribute of ours on it
+        _closed.inside = left if isinstance(error, GeneratorExit) else None
         raise
 
 
@@ -266,7 +286,8 @@ async def adrive(operations: Operations[T]) -> T:
                 if not getattr(operation, "is_of_user", False):
                     raise
                 # The coroutine is closed in mid-call, so nothing can be awaited any more: record it synchronously.
-                return drive(operations, Attempt(None, closed))
+                left, _closed.left = _closed.left, None
+                return drive(operations, Attempt(None, closed, left=left))
             except BaseException as error:  # noqa: BLE001  it belongs to the generator, which decides what to do about it
                 operation = operations.throw(error)
             else:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, cast
 
 import pytest
 
@@ -473,10 +473,13 @@ def test_nobody_is_asked_about_a_call_that_still_runs_in_this_process(
 
 
 class Cancelled:
-    """A sync function in a thread whose task is cancelled while it runs; `asked` counts calls of its `verify=`."""
+    """A sync function in a thread whose task is cancelled, or its coroutine closed, while it runs.
 
-    def __init__(self, end: Any) -> None:
-        self.inside, self.go_on, self.end = threading.Event(), threading.Event(), end
+    `asked` counts calls of its `verify=`.
+    """
+
+    def __init__(self, end: Any, how: str = "cancelled") -> None:
+        self.inside, self.go_on, self.end, self.how = threading.Event(), threading.Event(), end, how
         self.ran, self.asked = list[int](), list[int]()
 
     def look(self, amount: int) -> bool:
@@ -495,12 +498,8 @@ class Cancelled:
         """Make a call, approve it, cancel it inside, and make it again while it goes on; return its request."""
         pause = await aheld(call)
         sayso.Review().approve(pause.confirmation_id, by="ada")
-        task = asyncio.ensure_future(call())
         try:
-            assert await asyncio.to_thread(self.inside.wait, 30)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await (self._cancel(call) if self.how == "cancelled" else self._close(call))
             assert state_of(pause.confirmation_id) is State.UNKNOWN
             with pytest.raises(errors.OutcomeUnknownError):
                 await call()
@@ -511,13 +510,29 @@ class Cancelled:
             self.go_on.set()
         return pause.confirmation_id
 
+    async def _cancel(self, call: Callable[[], Awaitable[Any]]) -> None:
+        task = asyncio.ensure_future(call())
+        assert await asyncio.to_thread(self.inside.wait, 30)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    async def _close(self, call: Callable[[], Awaitable[Any]]) -> None:
+        coroutine = cast("Coroutine[Any, Any, Any]", call())
+        while not self.inside.is_set():
+            step = coroutine.send(None)  # the next verb, or the call, is under way
+            while not (step.done() or self.inside.is_set()):  # noqa: ASYNC110  nobody tells when a thread has ended
+                await asyncio.sleep(0)
+        coroutine.close()  # as that of a loop that was stopped and is collected
+
 
 @pytest.mark.parametrize(("end", "state"), [("done", State.DONE), (ValueError("down"), State.FAILED)])
 @pytest.mark.parametrize("way", ["tool", "hold"])
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
 def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended(
-    store: Store, way: str, end: Any, state: State
+    store: Store, how: str, way: str, end: Any, state: State
 ) -> None:
-    it = Cancelled(end)
+    it = Cancelled(end, how)
 
     async def held_once() -> Any:
         async with await aio.hold("act", {"amount": 1}, run="order-1", key="1") as handle:

@@ -408,6 +408,11 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
+        "a call whose coroutine is closed goes on in its thread", "drivers.py",
+        "left, _closed.left = _closed.left, None", "left = None",
+        "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",
+    ),
+    Mutant(
         "Ctrl-C in a call is recorded", "drivers.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
