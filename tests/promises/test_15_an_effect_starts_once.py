@@ -176,8 +176,9 @@ def test_15_a_call_that_stopped_half_way_and_then_failed_frees_the_effect(world:
     assert world.store.start(second.id, "v").state is State.RUNNING
 
 
+@pytest.mark.parametrize("when", ["stopped before it is read", "stopped after it is read"])
 def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     ran, start = list[int](), world.store.start
 
@@ -186,14 +187,20 @@ def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_ru
         ran.append(1)
         raise LookupError
 
-    first = approved_call(refund)
-    with pytest.raises(LookupError):
-        refund()
+    def stops() -> None:
+        with pytest.raises(LookupError):
+            refund()
 
     def interrupted(request_id: str, *args: Any, **options: Any) -> NoReturn:
+        during.undo()
+        if when == "stopped after it is read":  # another process comes first
+            stops()
         start(request_id, *args, **options)
         raise KeyboardInterrupt
 
+    first = approved_call(refund)
+    if when == "stopped before it is read":
+        stops()
     with monkeypatch.context() as during:
         during.setattr(world.store, "start", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -202,6 +209,5 @@ def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_ru
     second = approved(world, "order-2")
     with pytest.raises(errors.EffectTakenError, match=first):
         world.store.start(second.id, "u")
-    with pytest.raises(LookupError):
-        refund()
+    stops()
     assert ran == [1, 1]

@@ -56,8 +56,7 @@ def current_request() -> Request | None:
 
     Its `id` is the same in every start of one approval, so it can be an idempotency key for the called service.
     """
-    running = executing.get()
-    return running[-1] if running else None
+    return next(reversed(executing.get()), None)
 
 
 def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
@@ -324,8 +323,7 @@ def _find(
     if not caller.finds:
         return None
     adopted = occasion.adopted.get(digest)
-    finds = [] if adopted is None else [StoreCall(store.get, adopted)]
-    finds.append(StoreCall(store.find, own))
+    finds = [*([] if adopted is None else [StoreCall(store.get, adopted)]), StoreCall(store.find, own)]
     finds += [StoreCall(store.find, fingerprint(run_id, digest, occasion.place)) for run_id in occasion.run_ids[1:]]
     for find in finds:
         try:
@@ -343,7 +341,7 @@ def _new_request(
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
         must_show_no_secret(gate, "key", wanted.key, secrets)
-    facts = None
+    facts = effect = None
     if wanted.context is not None or gate.context is not None or verdict.context is not None:
         facts = yield from facts_of(gate, call, arguments, wanted, verdict, secrets)
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
@@ -352,7 +350,6 @@ def _new_request(
     rule, named = verdict.reason, verdict.rule or (None if isinstance(gate.when, bool) else gate.rule)
     if named is not None:
         rule = named if rule is None else f"{named}: {rule}"
-    effect = None
     if gate.effect is not None:
         effect = yield from effect_of(gate, arguments)
         must_show_no_secret(gate, "effect", effect, secrets)
@@ -498,10 +495,14 @@ def begin(
 
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Operations[None]:
-    is_begun = request.execution is not None and request.execution.stopped  # an earlier start keeps its effect
-    outcome = Outcome("suspended") if is_begun else Outcome("failed", error=why, not_run=True)
     with suppress(errors.StartRefusedError):  # the start was not recorded either
-        yield StoreCall(store.finish, request.id, token, outcome, None)
+        yield StoreCall(_finish_not_run, store, request.id, token, why)  # one operation: anyio cancels each await
+
+
+def _finish_not_run(store: ProgramStore, request_id: str, token: str, why: str) -> None:
+    ran = store.get(request_id).execution  # as it was started: it may have been started since it was read
+    is_begun = ran is not None and ran.stopped  # an earlier start keeps its effect
+    store.finish(request_id, token, Outcome("suspended") if is_begun else Outcome("failed", error=why, not_run=True))
 
 
 def _must_have_effect(gate: Gate, started: Request, arguments: dict[str, Any]) -> Operations[None]:
@@ -515,8 +516,7 @@ def end(
     is_raised: bool = True,
 ) -> Operations[Attempt]:  # fmt: skip
     """Record how a started call ended; if that fails, add a note to its error if it `is_raised`, else raise."""
-    request, raised = start.request, attempt.raised
-    is_resolved = False
+    request, raised, is_resolved = start.request, attempt.raised, False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
     except BaseException as error:  # as in `execute`
