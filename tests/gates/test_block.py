@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ import sayso
 from sayso import config, errors, gates
 from sayso.drivers import drive
 from sayso.gates import notices, scope, wait
+from sayso.gates.signals import Block
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -289,8 +291,7 @@ def test_a_call_with_a_key_waits_for_the_one_that_runs_until_its_timeout(store: 
     request = store.ask(sample_call("run_1", key="1"))
     sayso.Review(store).approve(request.id, by="ada")
     store.start(request.id, "t")
-    waiter = wait.Waiter(scope.current(), store)
-    waiter.deadline = 0.0
+    waiter = wait.Waiter(scope.current(), store, Block(timedelta(microseconds=1)))
     with pytest.raises(errors.AlreadyStartedError, match="is running"):
         drive(waiter.running(store.get(request.id)))
 

@@ -287,8 +287,7 @@ class Waiter(Caller):
             ConfirmationCancelled: Nobody waits any more, because the run was left or its task has ended.
         """
         self.wait_for(request)
-        if self.deadline is None and block.timeout is not None:  # set once: asking again does not extend it
-            self.deadline = time.monotonic() + block.timeout.total_seconds()
+        self._limit(block)
         before_wait = getattr(self._store, "before_wait", None)
         if before_wait is not None:
             before_wait(request, self.deadline)
@@ -309,12 +308,18 @@ class Waiter(Caller):
             raise signals.refused(after)
         return after
 
+    def _limit(self, block: Block | None) -> None:
+        """Set the end of the wait, once: asking again, or waiting for another start, does not extend it."""
+        if self.deadline is None and block is not None and block.timeout is not None:
+            self.deadline = time.monotonic() + block.timeout.total_seconds()
+
     def running(self, request: Request) -> Operations[Request]:
         """If there is a key, wait for the one start, so that all callers get its result; else refuse a second start.
 
         Raises:
             AlreadyStartedError: There is no key, or it is still running at `deadline`.
         """
+        self._limit(self._block)
         after = request if request.key is None else (yield from until_ended(self._store, request.id, self))
         return (yield from super().running(after)) if after.state is State.RUNNING else after
 
