@@ -17,6 +17,7 @@ import smtplib
 import socket
 import ssl
 import subprocess
+import xmlrpc.client
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -321,6 +322,8 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "aiohttp.ClientPayloadError": fake("aiohttp.client_exceptions.ClientPayloadError"),
     "botocore.ReadTimeoutError": fake("botocore.exceptions.ReadTimeoutError", BotoClient),
     "botocore.ConnectionClosedError": fake("botocore.exceptions.ConnectionClosedError", BotoClient),
+    "grpc DATA_LOSS": lambda: Rpc("DATA_LOSS"),
+    "grpc INTERNAL, as of an answer that cannot be decoded": lambda: Rpc("INTERNAL"),
     "grpc DEADLINE_EXCEEDED": lambda: Rpc("DEADLINE_EXCEEDED"),
     "grpc UNAVAILABLE": lambda: Rpc("UNAVAILABLE"),
     "grpc UNKNOWN": lambda: Rpc("UNKNOWN"),
@@ -341,6 +344,9 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "azure.ServiceResponseTimeoutError": fake(
         "azure.core.exceptions.ServiceResponseTimeoutError", fake("azure.core.exceptions.ServiceResponseError")
     ),
+    "azure.DecodeError": lambda: answered(
+        "azure.core.exceptions.DecodeError", "status_code", 200, fake("azure.core.exceptions.HttpResponseError")
+    ),
     "azure.HttpResponseError, 500": lambda: answered("azure.core.exceptions.HttpResponseError", "status_code", 500),
     "botocore.ClientError, 503": lambda: answered(
         "botocore.exceptions.ClientError", "response.ResponseMetadata.HTTPStatusCode", 503
@@ -357,6 +363,23 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     ),
     "openai.APIResponseValidationError": fake("openai.APIResponseValidationError"),
     "requests.ContentDecodingError": fake("requests.exceptions.ContentDecodingError", RequestException),
+    "aiohttp, a text that cannot be decoded": lambda: connecting(
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "aiohttp.client_reqrep.text"
+    ),
+    "botocore.ResponseParserError": fake("botocore.parsers.ResponseParserError"),
+    "mcp, a result that does not fit its schema": lambda: connecting(
+        RuntimeError("Invalid structured content returned by tool pay"), "mcp.client.session._validate_tool_result"
+    ),
+    "mcp 2, a result that does not fit its schema": lambda: connecting(
+        RuntimeError("Invalid structured content returned by tool pay"), "mcp.client.session.validate_tool_result"
+    ),
+    "stripe.APIError, a success that cannot be decoded": lambda: answered(
+        "stripe._error.APIError", "http_status", 200, StripeError
+    ),
+    "urllib3.ResponseError, 503": lambda: MaxRetry(
+        fake("urllib3.exceptions.ResponseError", Urllib3Error)("too many 503 error responses")
+    ),
+    "xmlrpc.client.ProtocolError, 502": lambda: xmlrpc.client.ProtocolError("a/RPC2", 502, "Bad Gateway", {}),
     "stripe.APIError, 500": lambda: answered("stripe._error.APIError", "http_status", 500, StripeError),
     "ssl.SSLError, read": lambda: ssl.SSLError("The read operation timed out"),
     "ssl.SSLSyscallError": lambda: ssl.SSLSyscallError(5, "Some I/O error occurred"),
@@ -489,6 +512,14 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "pymysql 2013, connecting": lambda: connecting(PyMySQL(2013, "Lost connection"), "pymysql.connections.connect"),
     "pymysql 1205": lambda: PyMySQL(1205, "Lock wait timeout exceeded"),
     "mysqlclient 2013, connecting": lambda: connecting(MySQL(2013, "Lost connection"), "MySQLdb.connections.__init__"),
+    "urllib3.ResponseError, 429": lambda: MaxRetry(
+        fake("urllib3.exceptions.ResponseError", Urllib3Error)("too many 429 error responses")
+    ),
+    "urllib3.ResponseError, another text": lambda: MaxRetry(
+        fake("urllib3.exceptions.ResponseError", Urllib3Error)("too many redirects")
+    ),
+    "xmlrpc.client.ProtocolError, 401": lambda: xmlrpc.client.ProtocolError("a/RPC2", 401, "Unauthorized", {}),
+    "xmlrpc.client.Fault": lambda: xmlrpc.client.Fault(1, "no such order"),
     "stripe.CardError, 402": lambda: answered("stripe._error.CardError", "http_status", 402, StripeError),
     "openai.RateLimitError": lambda: answered(
         "openai.RateLimitError", "status_code", 429, fake("openai.APIStatusError")

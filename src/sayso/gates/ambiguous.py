@@ -76,7 +76,7 @@ _SENT = frozenset[str]().union(
     _names("azure", "ServiceResponseError"),
     _names("billiard", "SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("botocore", "ReadTimeoutError ConnectionClosedError HTTPClientError ResponseStreamingError"),
-    _names("botocore", "IncompleteReadError"),
+    _names("botocore", "IncompleteReadError ResponseParserError"),
     _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("concurrent", "CancelledError TimeoutError BrokenExecutor"),
     _names("google", "RetryError"),
@@ -125,7 +125,8 @@ _NOT_SENT = frozenset[str]().union(
 _SILENT = _names("requests", "SSLError ProxyError") | _names("botocore", "SSLError ProxyConnectionError")
 
 # Where errors carry the HTTP status of an answer. A server error (500 or above) does not say how far the server came; a
-# gateway answers 502 and 504 for a lost connection and a timeout behind it.
+# gateway answers 502 and 504 for a lost connection and a timeout behind it. An error in spite of a success (below 300)
+# says that the client could not use the answer.
 _STATUS: dict[str, Callable[[Any], object]] = {
     "aiohttp.ClientResponseError": attrgetter("status"),
     "anthropic.APIStatusError": attrgetter("status_code"),
@@ -138,11 +139,14 @@ _STATUS: dict[str, Callable[[Any], object]] = {
     "requests.HTTPError": attrgetter("response.status_code"),
     "stripe.StripeError": attrgetter("http_status"),
     "urllib.HTTPError": attrgetter("code"),
+    "urllib3.ResponseError": lambda error: int(str(error).split()[2]),  # "too many 503 error responses"
+    "xmlrpc.ProtocolError": attrgetter("errcode"),
 }
 # Where clients decode an answer.
 _DECODES = {
-    ("aiohttp.client_reqrep", "json"), ("httpx._models", "json"), ("httpx2._models", "json"),
-    ("requests.models", "json"), ("urllib3.response", "json"),
+    ("aiohttp.client_reqrep", "json"), ("aiohttp.client_reqrep", "text"), ("httpx._models", "json"),
+    ("httpx2._models", "json"), ("mcp.client.session", "_validate_tool_result"),
+    ("mcp.client.session", "validate_tool_result"), ("requests.models", "json"), ("urllib3.response", "json"),
 }  # fmt: skip
 
 # SQLSTATEs of a connection that broke, of a server that crashed, and of a statement whose end the server does not know.
@@ -154,8 +158,9 @@ _DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
 _ENDS_IN = {"ftplib", "multiprocessing.connection"}
 _MCP = _names("mcp", "MCPError McpError")
 _MCP_OPEN = {-32000, -32001, 408}  # the connection was closed; a request timed out, also in the first version
-_SERVER_ERROR = 500
-_GRPC_OPEN = {"DEADLINE_EXCEEDED", "UNAVAILABLE", "UNKNOWN", "CANCELLED"}
+_SUCCESS, _SERVER_ERROR = range(200, 300), 500
+# `INTERNAL` is also what a client says that cannot decode the answer.
+_GRPC_OPEN = {"CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"}
 _NOT_EXECUTED = "sayso.NotExecuted"
 _DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | set(_STATUS) | {_NOT_EXECUTED}
@@ -442,9 +447,9 @@ def _is_open_answer(name: str, error: Any) -> bool:
     if any(place in _DECODES for _, place in _frames(error)):
         return True
     if name in _STATUS:
-        with suppress(AttributeError, KeyError):  # a program may raise such an error without an answer
+        with suppress(AttributeError, LookupError, ValueError):  # a program may raise such an error without an answer
             status = _STATUS[name](error)
-            return isinstance(status, int) and status >= _SERVER_ERROR
+            return isinstance(status, int) and (status >= _SERVER_ERROR or status in _SUCCESS)
     if name == "builtins.EOFError":
         return any(module in _ENDS_IN for _, (module, _) in _frames(error))
     if name in _MCP:
