@@ -233,6 +233,7 @@ ATTEMPTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "redis, async": ("redis.asyncio.retry.call_with_retry", {"failures": 0}, {"failures": 1}),
     "stripe": ("stripe._http_client._request_with_retries_internal", {"num_retries": 0}, {"num_retries": 1}),
     "botocore": ("botocore.endpoint._send_request", {"attempts": 1}, {"attempts": 5}),
+    "xmlrpc": ("xmlrpc.client.request", {"i": 0}, {"i": 1}),
     "backoff": ("backoff._sync.retry", {"tries": 1}, {"tries": 2}),
     "tenacity": (
         "tenacity.__call__", {"retry_state": SimpleNamespace(attempt_number=1)},

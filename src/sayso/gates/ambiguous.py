@@ -196,6 +196,7 @@ _TRIES_AGAIN: dict[str, tuple[Collection[str], str, object]] = {
     "stripe._http_client": (
         ("_request_with_retries_internal", "_request_with_retries_internal_async"), "num_retries", 0
     ),
+    "xmlrpc.client": (("request",), "i", 0),  # once, if the connection was lost
 }  # fmt: skip
 # urllib3 notes the errors of its earlier attempts.
 _URLLIB3 = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
