@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import sayso
 from sayso import errors
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -163,6 +164,28 @@ def test_start_by_somebody_else_between_check_and_start_runs_nothing(
         act(1)
     assert (caught.value.request_id, caught.value.state) == (request_id, "running")
     assert ran == []
+
+
+def test_an_interrupted_start_is_given_back_if_the_call_has_stopped_half_way_since_it_was_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = flaky([], [], suspends=LookupError)
+    with sayso.run("order-1"):
+        request_id = approved(act, 1)
+        start = store.start
+
+        def stops_half_way_first(*args: Any, **options: Any) -> NoReturn:
+            start(request_id, "somebody else's")
+            store.finish(request_id, "somebody else's", Outcome("suspended"))
+            start(*args, **options)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as during:
+            during.setattr(store, "start", stops_half_way_first)
+            with pytest.raises(KeyboardInterrupt):
+                act(1)
+        assert store.get(request_id).state is State.APPROVED  # not `failed`, which would free its effect
+        assert act(1) == "done"
 
 
 def test_clock_that_goes_back_revives_nothing(store: Store, clock: Clock) -> None:
