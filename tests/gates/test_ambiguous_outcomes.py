@@ -19,10 +19,11 @@ import anyio
 import pytest
 
 import sayso
-from sayso import Tool, Workflow, errors
+from sayso import Tool, Workflow, audit, config, errors
 from sayso.model.request import State
 from sayso.runs.worker import Worker
 from sayso.stores.base import Filter, Store
+from tests.conftest import Clock
 from tests.runs import reacting
 from tests.support.acting import aflaky, aheld, approved, flaky, held, state_of
 from tests.support.running import agent_of, awaited, ids, reason, started
@@ -317,6 +318,29 @@ def test_a_pause_after_an_unknown_start_is_not_called_unknown(store: Store) -> N
         act(1)
     assert state_of(request_id) is State.APPROVED
     assert not hasattr(paused.value, "__notes__")
+
+
+@pytest.mark.parametrize("end", ["clock", "withdraw", "cancel", "ask"])
+def test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown(
+    store: Store, clock: Clock, end: str
+) -> None:
+    act = flaky([], [TimeoutError(SENT), LookupError("paused")], idempotent=True, suspends=LookupError)
+    request_id = approved(act, 1)
+    for kind in (TimeoutError, LookupError):
+        with pytest.raises(kind):
+            act(1)
+    if end == "withdraw":
+        store.withdraw(request_id, config.requester())
+    elif end == "cancel":
+        sayso.Review().cancel(request_id, by="ada")
+    else:
+        clock.tick(days=2)
+    if end == "ask":
+        with pytest.raises(errors.OutcomeUnknownError):  # and not asked anew
+            act(1)
+    assert store.settle(request_id).state is State.UNKNOWN
+    assert audit.verify(store).broken == ()
+    assert sayso.Review().resolve(request_id, happened=True, by="ada", start=2).state is State.DONE
 
 
 @pytest.mark.parametrize(("answer", "state"), [(True, State.DONE), (False, State.FAILED)], ids=["happened", "did not"])

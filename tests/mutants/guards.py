@@ -718,6 +718,12 @@ MUTANTS = [
         "gates/test_ambiguous_errors.py::test_the_earlier_attempts_that_urllib3_notes_are_judged_like_the_last_one",
     ),
     Mutant(
+        "an approval that ends leaves an unknown start unknown", "model/lifecycle.py",
+        'return end._replace(request=_evolve(request, state=State.UNKNOWN), event="unknown")', "return end",
+        "gates/test_ambiguous_outcomes.py::"
+        "test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown",
+    ),
+    Mutant(
         "a later start that failed leaves an unknown one unknown", "model/lifecycle.py",
         'outcome.state == "failed" and execution.unresolved', "False",
         "stores/test_contract.py::TestMemory::test_only_an_idempotent_call_is_started_again_after_an_unknown_outcome",

@@ -143,9 +143,17 @@ def expire(request: Request, now: datetime) -> Transition | None:
     """Return the transition to `expired` if the request is due, else None."""
     if not is_due(request, now):
         return None
-    what = "request" if request.state is State.PENDING else "approval"
+    detail = {"what": "request" if request.state is State.PENDING else "approval"}
     new = _evolve(request, state=State.EXPIRED, holds=False)
-    return Transition(new, "expired", request.requester, "clock", {"what": what})
+    end = Transition(new, "expired", request.requester, "clock", detail)
+    return _unknown_at_end(request, end)
+
+
+def _unknown_at_end(request: Request, end: Transition) -> Transition:
+    """Return the end of an approval: it is unknown if an earlier start of its idempotent call is."""
+    if request.execution is None or not request.execution.unresolved or request.state is not State.APPROVED:
+        return end
+    return end._replace(request=_evolve(request, state=State.UNKNOWN), event="unknown")
 
 
 def escalate(request: Request, now: datetime) -> Transition | None:
@@ -258,7 +266,7 @@ def decide(
     if decision.verb == "approve":
         return _approve(request, decision, edited, detail, now)
     new = _evolve(request, state=_PAST[decision.verb], decision=decision, votes=(), claimed_by=None, claimed_at=None)
-    return Transition(new, str(new.state), decision.by, decision.channel, detail)
+    return _unknown_at_end(request, Transition(new, str(new.state), decision.by, decision.channel, detail))
 
 
 def _approve(
@@ -350,7 +358,7 @@ def ask_again(request: Request, reason: str, now: datetime) -> Transition:
         returned=reason,
     )  # fmt: skip
     channel = "policy" if request.decision is None else request.decision.channel
-    return Transition(new, "returned", request.requester, channel, {"reason": reason})
+    return _unknown_at_end(request, Transition(new, "returned", request.requester, channel, {"reason": reason}))
 
 
 def resolve(
@@ -410,7 +418,8 @@ def withdraw(request: Request, by: Identity, now: datetime, reason: str | None =
     if request.state in {State.PENDING, State.APPROVED}:
         decision = Decision("cancel", by, now, "program", reason or "withdrawn", request.current_fingerprint)
         new = _evolve(request, state=State.CANCELLED, holds=False, decision=decision, votes=())
-        return Transition(new, "withdrawn", by, "program", {} if reason is None else {"reason": reason})
+        end = Transition(new, "withdrawn", by, "program", {} if reason is None else {"reason": reason})
+        return _unknown_at_end(request, end)
     return Transition(_evolve(request, holds=False), "cleared", by, "program", {})
 
 

@@ -276,7 +276,7 @@ class ProgramStore(RequestStore):
         met = held if expired is None else None
         if expired is not None:
             update(tx, expired)
-            met = expired.request if request.key is not None else None
+            met = expired.request if request.key is not None or expired.request.holds else None
         approvals: Sequence[Transition] = ()
         if met is None:
             request, approvals = approved_at_once(tx, request)
