@@ -53,6 +53,31 @@ def test_two_calls_of_one_turn_with_one_key_are_one_call(memory: Store, ran: lis
     assert (output.output, ran) == ("paid 5 to alice | paid 5 to alice", [5])
 
 
+def test_two_steps_with_one_key_that_run_at_once_are_one_call(memory: Store, ran: list[Any]) -> None:
+    async def pay(amount: int, to: str = "alice") -> str:
+        ran.append(amount)
+        for _ in range(50):  # until the other step has met this one
+            await asyncio.sleep(0)
+        return f"paid {amount} to {to}"
+
+    tool = Tool(pay, requires_approval=True, key="pay:{to}")
+    flow = Workflow(name="flow").step(tool, name="first", amount=5).step(tool, name="again", amount=5)
+    paused = started(flow)
+    output = flow(parent_id=paused.run_id, resume=yes(paused)).run()
+    assert (output.output, ran) == ({"first": "paid 5 to alice", "again": "paid 5 to alice"}, [5])
+
+
+def test_steps_whose_key_is_started_elsewhere_stop_the_run(memory: Store, ran: list[Any]) -> None:
+    tool = gated(ran, key="pay:{to}")
+    flow = Workflow(name="flow").step(tool, name="first", amount=5).step(tool, name="again", amount=5)
+    paused = started(flow)
+    (request,) = sayso.Review(memory).list().requests
+    sayso.Review(memory).approve(request.id, by="ada")
+    memory.start(request.id, "t")
+    output = flow(parent_id=paused.run_id).run()
+    assert (output.status.reason, ran) == ("approval_already_claimed", [])
+
+
 def test_a_step_that_met_the_key_of_another_one_is_not_made_again_after_a_pause(
     each_store: Store, ran: list[Any]
 ) -> None:

@@ -32,7 +32,7 @@ from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, ToolOptions, check_handler, checked_name, entry, options_of
 from sayso.runs.definition import by_name as _flat
 from sayso.runs.engine import run_step
-from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, fault_of
+from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, fault_of, is_claimed
 from sayso.runs.messages import (
     Message,
     Model,
@@ -393,10 +393,10 @@ async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequenc
     made = [asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) for n in range(len(calls))]
     try:
         await asyncio.wait(made)
-        if len(calls) > 1 and any(map(_is_claimed, made)):
+        if len(calls) > 1 and any(is_claimed(one.exception()) for one in made):
             # Of calls with one key one is started. The others get its result, now that it has one.
             made = [
-                asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) if _is_claimed(one) else one
+                asyncio.ensure_future(_make_call(agent, step, turn, n, calls)) if is_claimed(one.exception()) else one
                 for n, one in enumerate(made)
             ]
             await asyncio.wait(made)
@@ -409,11 +409,6 @@ async def _make_calls(agent: Agent, step: StepContext, turn: int, calls: Sequenc
     if faults:
         raise fault_of(faults)
     return [one.result() for one in made]
-
-
-def _is_claimed(made: asyncio.Future[Message]) -> bool:
-    fault = made.exception()
-    return isinstance(fault, Halt) and fault.status.reason == "approval_already_claimed"
 
 
 async def _make_call(agent: Agent, step: StepContext, turn: int, n: int, calls: Sequence[ModelCall]) -> Message:

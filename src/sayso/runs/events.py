@@ -433,6 +433,11 @@ def fault_of(faults: Iterable[BaseException]) -> BaseException:
     return min(faults, key=rank)
 
 
+def is_claimed(fault: BaseException | None) -> bool:
+    """Return whether a call ended because it met a start of its key, by another call of its run or elsewhere."""
+    return isinstance(fault, Halt) and fault.status.reason == "approval_already_claimed"
+
+
 class QuestionAsked(Suspended):
     """The handler asks a person who has not answered yet."""
 

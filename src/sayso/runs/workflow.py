@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
@@ -21,7 +21,7 @@ from sayso.model.parameters import fields_of, hints_of
 from sayso.runs.agent import Tool
 from sayso.runs.definition import Definition, RunnableOptions, checked_name
 from sayso.runs.engine import run_step
-from sayso.runs.events import Denied, Failed, fault_of
+from sayso.runs.events import Denied, Failed, fault_of, is_claimed
 from sayso.runs.runnable import Runnable
 from sayso.runs.state import LostValue, StepContext, current_step
 
@@ -183,8 +183,12 @@ class Workflow(Runnable):
         tasks: dict[asyncio.Future[Any], str] = {}
         results: dict[str, Any] = {}
         faults: list[BaseException] = []
+        claimed, again = list[str](), set[str]()
         try:
-            while (ready := sorter.get_ready()) or tasks:
+            while (ready := sorter.get_ready()) or tasks or claimed:
+                if not (ready or tasks):  # of steps with one key one is started; the others get its result, now
+                    ready, claimed = tuple(claimed), []
+                    again.update(ready)
                 is_only = len(ready) == 1 and not tasks
                 for name in ready:
                     work = self._run_step(context, name, {**inputs, **results}, inputs, is_only=is_only)
@@ -192,7 +196,9 @@ class Workflow(Runnable):
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     name, fault = tasks.pop(task), task.exception()
-                    if fault is None:
+                    if is_claimed(fault) and name not in again and len(self._steps) > 1:
+                        claimed.append(name)
+                    elif fault is None:
                         results[name] = task.result()
                         sorter.done(name)
                     else:
@@ -202,13 +208,7 @@ class Workflow(Runnable):
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-        shown = {name: value.plain if isinstance(value, LostValue) else value for name, value in results.items()}
-        if faults:
-            fault = fault_of(faults)
-            if isinstance(fault, Denied | Failed):
-                fault.partial = shown
-            raise fault
-        return shown
+        return _output(results, faults)
 
     async def _run_step(
         self, context: StepContext, name: str, known: Mapping[str, Any], inputs: Mapping[str, Any], *, is_only: bool
@@ -225,6 +225,17 @@ class Workflow(Runnable):
                 given[parameter] = value
         child = context.child(step.runnable, name, (len(step.before),), is_only=is_only)
         return await run_step(child, given)
+
+
+def _output(results: Mapping[str, Any], faults: Sequence[BaseException]) -> dict[str, Any]:
+    """Return the results of the steps by name, or raise the fault that counts."""
+    shown = {name: value.plain if isinstance(value, LostValue) else value for name, value in results.items()}
+    if faults:
+        fault = fault_of(faults)
+        if isinstance(fault, Denied | Failed):
+            fault.partial = shown
+        raise fault
+    return shown
 
 
 def _within(runnable: Definition) -> Iterator[Definition]:
