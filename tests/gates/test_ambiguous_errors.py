@@ -296,6 +296,7 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "http.client.IncompleteRead": lambda: http.client.IncompleteRead(b"a", 9),
     "http.client.BadStatusLine": lambda: http.client.BadStatusLine("x"),
     "asyncio.IncompleteReadError": lambda: asyncio.IncompleteReadError(b"a", 9),
+    "subprocess.CalledProcessError, killed": lambda: subprocess.CalledProcessError(-9, "rsync"),
     "subprocess.TimeoutExpired": lambda: subprocess.TimeoutExpired("rsync", 5),
     "smtplib.SMTPServerDisconnected": lambda: smtplib.SMTPServerDisconnected("closed"),
     "httpx.ReadTimeout": fake("httpx.ReadTimeout", HttpxTimeout),
@@ -521,6 +522,7 @@ SURE: dict[str, Callable[[], BaseException]] = {
     ),
     "xmlrpc.client.ProtocolError, 401": lambda: xmlrpc.client.ProtocolError("a/RPC2", 401, "Unauthorized", {}),
     "xmlrpc.client.Fault": lambda: xmlrpc.client.Fault(1, "no such order"),
+    "subprocess.CalledProcessError, 1": lambda: subprocess.CalledProcessError(1, "rsync"),
     "stripe.CardError, 402": lambda: answered("stripe._error.CardError", "http_status", 402, StripeError),
     "openai.RateLimitError": lambda: answered(
         "openai.RateLimitError", "status_code", 429, fake("openai.APIStatusError")

@@ -161,8 +161,9 @@ _MCP_OPEN = {-32000, -32001, 408}  # the connection was closed; a request timed 
 _SUCCESS, _SERVER_ERROR = range(200, 300), 500
 # `INTERNAL` is also what a client says that cannot decode the answer.
 _GRPC_OPEN = {"CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"}
+_CHILD = "subprocess.CalledProcessError"
 _NOT_EXECUTED = "sayso.NotExecuted"
-_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_TLS, "grpc.RpcError", "builtins.EOFError"}
+_DETAILED = _POSTGRES | _POSTGRES_CLOSED | _MYSQL | _REDIS | _MCP | {_CHILD, _TLS, "grpc.RpcError", "builtins.EOFError"}
 _KNOWN = _SOCKET | _SENT | _EITHER | _NOT_SENT | _SILENT | _DETAILED | set(_STATUS) | {_NOT_EXECUTED}
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN} | {
     "aiohappyeyeballs", "aiomysql", "anyio", "contextlib", "exceptiongroup", "fastmcp",
@@ -428,7 +429,9 @@ def _earlier_attempts(error: Any, places: _Places) -> Iterator[BaseException | N
 
 
 def _has_broken(name: str, error: Any) -> bool:
-    """Return whether the details of an error say that the connection of a database, a socket or a disk broke."""
+    """Return whether the details of an error say that a child process, or the connection of something, broke off."""
+    if name == _CHILD:
+        return error.returncode < 0  # it was killed
     if name in _POSTGRES:
         state = getattr(error, "pgcode" if name.startswith("psycopg2") else "sqlstate", None)
         return state is None or (state.startswith(_SQL_OPEN) and state not in _SQL_NOT_CONNECTED)
