@@ -241,6 +241,26 @@ def test_by_hand_nothing_starts_that_nobody_waits_for_any_more(
     assert store.get(str(call.id)).state is (State.APPROVED if how == "before" else State.FAILED)
 
 
+@pytest.mark.parametrize("verb", ["cancel", "withdraw"])
+def test_by_hand_a_call_that_is_cancelled_right_before_its_start_is_refused_like_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    call, start = held(), store.start
+    approve(call)
+
+    def cancelled(*args: Any, **options: Any) -> Any:
+        if verb == "cancel":
+            sayso.Review().cancel(str(call.id), by="ada")
+        else:
+            held().withdraw()
+        return start(*args, **options)
+
+    monkeypatch.setattr(store, "start", cancelled)
+    with pytest.raises(sayso.ConfirmationCancelled):
+        call.start()
+    assert call.state == "cancelled"
+
+
 def test_by_hand_a_call_may_fail_or_be_unknown() -> None:
     ends: list[tuple[str, Callable[[sayso.Held], None], type[Exception]]] = [
         ("failed", lambda call: call.fail("no such host"), errors.CallFailedError),

@@ -190,6 +190,8 @@ class HeldBase:
             request = yield from self._refreshing()
             if request is not None and request.state is State.PENDING:  # its approval was undone
                 raise signals.ConfirmationRequired.of(request) from None
+            if request is not None and request.state in _NOES:  # cancelled or withdrawn, while it could be undone
+                raise signals.refused(request) from None
             raise
         self._request = self._started.request
         return dict(self._started.args[0])
