@@ -167,14 +167,8 @@ class HeldBase:
         request = yield from self._refreshing()
         if request is None:
             return dict(self._given)
-        if request.state is State.PENDING:
-            raise signals.ConfirmationRequired.of(request)
-        if request.state in _NOES:
-            raise signals.refused(request)
-        if request.state is State.UNKNOWN:
-            raise errors.OutcomeUnknownError(request.id)
         if request.state is not State.APPROVED:
-            raise started_before(request)
+            raise _not_startable(request)
         # Its rule may by now require less than before.
         gate, wanted = as_recorded(self._gate, self._occasion, request)
         waiter = Waiter(self._run, self._store, stays=True)
@@ -188,10 +182,8 @@ class HeldBase:
             raise  # it waits for a person now, and this error says why
         except errors.NotApprovedError:
             request = yield from self._refreshing()
-            if request is not None and request.state is State.PENDING:  # its approval was undone
-                raise signals.ConfirmationRequired.of(request) from None
-            if request is not None and request.state in _NOES:  # cancelled or withdrawn, while it could be undone
-                raise signals.refused(request) from None
+            if request is not None and request.state in {State.PENDING, *_NOES}:  # it was undone, or withdrawn
+                raise _not_startable(request) from None
             raise
         self._request = self._started.request
         return dict(self._started.args[0])
@@ -440,6 +432,18 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
 def as_error(error: BaseException | str) -> BaseException:
     """Return the exception to record if the program gives only a text."""
     return error if isinstance(error, BaseException) else RuntimeError(error)
+
+
+def _not_startable(request: Request) -> Exception:
+    match request.state:
+        case State.PENDING:
+            return signals.ConfirmationRequired.of(request)
+        case State.UNKNOWN:
+            return errors.OutcomeUnknownError(request.id)
+        case state if state in _NOES:
+            return signals.refused(request)
+        case _:
+            return started_before(request)
 
 
 def _over(waiter: Waiter, operations: Operations[R]) -> Operations[R]:
