@@ -586,7 +586,7 @@ MUTANTS = [
     ),
     Mutant(
         "a request stands as its last row left it", "audit/__init__.py",
-        "if anchor.state not in rows.trail.states:", "if False:",
+        "if row.state not in rows.trail.states:", "if False:",
         "stores/test_altered.py::test_a_state_that_no_row_led_to_shows_also_without_digests",
     ),
     Mutant(
