@@ -184,8 +184,7 @@ class UserCall(NamedTuple):
         except BaseException as error:  # noqa: BLE001  user code, and a cancellation of the task that runs it
             # Taken off the error, which may go on to the call of a function that made this one: that did end here.
             left = error.__dict__.pop("_sayso_left", None)
-            if isinstance(error, GeneratorExit):
-                _closed.left, _closed.inside = _closed.inside, None
+            _closed.left, _closed.inside = _closed.inside, None
             return Attempt(None, error, left=left)
 
 

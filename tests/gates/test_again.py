@@ -7,6 +7,7 @@ tried again, unless the gate says that the call may be, or somebody found out; a
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -499,7 +500,7 @@ class Cancelled:
         pause = await aheld(call)
         sayso.Review().approve(pause.confirmation_id, by="ada")
         try:
-            await (self._cancel(call) if self.how == "cancelled" else self._close(call))
+            await self.end_early(call)
             assert state_of(pause.confirmation_id) is State.UNKNOWN
             with pytest.raises(errors.OutcomeUnknownError):
                 await call()
@@ -510,7 +511,11 @@ class Cancelled:
             self.go_on.set()
         return pause.confirmation_id
 
-    async def _cancel(self, call: Callable[[], Awaitable[Any]]) -> None:
+    async def end_early(self, call: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call, and cancel it, or close its coroutine, inside."""
+        if self.how == "closed":
+            await self._close(call)
+            return
         task = asyncio.ensure_future(call())
         assert await asyncio.to_thread(self.inside.wait, 30)
         task.cancel()
@@ -518,12 +523,12 @@ class Cancelled:
             await task
 
     async def _close(self, call: Callable[[], Awaitable[Any]]) -> None:
-        coroutine = cast("Coroutine[Any, Any, Any]", call())
+        coroutine, context = cast("Coroutine[Any, Any, Any]", call()), contextvars.copy_context()
         while not self.inside.is_set():
-            step = coroutine.send(None)  # the next verb, or the call, is under way
+            step = context.run(coroutine.send, None)  # the next verb, or the call, is under way
             while not (step.done() or self.inside.is_set()):  # noqa: ASYNC110  nobody tells when a thread has ended
                 await asyncio.sleep(0)
-        coroutine.close()  # as that of a loop that was stopped and is collected
+        contextvars.Context().run(coroutine.close)  # as that of a loop that was stopped and is collected
 
 
 @pytest.mark.parametrize(("end", "state"), [("done", State.DONE), (ValueError("down"), State.FAILED)])
@@ -548,8 +553,9 @@ def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_e
     assert processes.running_at(request_id, None) is None
 
 
-def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store) -> None:
-    it = Cancelled("done")
+@pytest.mark.parametrize("how", ["cancelled", "closed"])
+def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store, how: str) -> None:
+    it = Cancelled("done", how)
     tool = sayso.Tool(it.act, name="act", requires_approval=True)
 
     @sayso.gate(wait="raise")
@@ -561,18 +567,35 @@ def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: 
             inner, outer = [await aheld(call) for call in (lambda: tool.acall(amount=1), both)]
             for pause in (inner, outer):
                 sayso.Review().approve(pause.confirmation_id, by="ada")
-            task = asyncio.ensure_future(both())
             try:
-                assert await asyncio.to_thread(it.inside.wait, 30)
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
+                await it.end_early(both)
             finally:
                 it.go_on.set()
             return inner.confirmation_id, outer.confirmation_id
 
     inner, outer = asyncio.run(main())
     assert (state_of(inner), state_of(outer)) == (State.DONE, State.UNKNOWN)
+
+
+def test_a_thread_of_a_free_tool_inside_of_a_call_that_is_closed_does_not_say_how_that_one_ended(store: Store) -> None:
+    it = Cancelled("done", "closed")
+    free = sayso.Tool(it.act, name="act")
+
+    @sayso.gate(wait="raise")
+    async def both() -> str:
+        return f"both {await free(amount=1).collect()}"
+
+    async def main() -> str:
+        with sayso.run("order-1"):
+            pause = await aheld(both)
+            sayso.Review().approve(pause.confirmation_id, by="ada")
+            try:
+                await it.end_early(both)
+            finally:
+                it.go_on.set()
+            return pause.confirmation_id
+
+    assert state_of(asyncio.run(main())) is State.UNKNOWN
 
 
 def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:

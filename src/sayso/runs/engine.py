@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -80,7 +80,8 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
             step.emit_end(status, fault.partial, error if isinstance(fault, Failed) else None)
             raise
         finally:
-            current_context.reset(token)
+            with suppress(ValueError):  # a coroutine may be closed in a context without it
+                current_context.reset(token)
         await _save_end(step, _SUCCESS, value=value)
         step.emit_end(_SUCCESS, value)
         return value
