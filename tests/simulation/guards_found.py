@@ -21,13 +21,22 @@ from guards import MUTANTS, Mutant  # noqa: E402  it stands beside the package
 
 # Those of one process's rules that a schedule can reach; the others guard faces, texts, files and altered rows.
 CHOSEN = (
+    "an approval that can be undone starts nothing",
     "a start looks who else has its effect",
+    "an effect that may have happened is taken",
+    "a start that ran nothing frees no effect of an earlier one",
+    "one open request for one call in one run",
+    "an approval has an end",
+    "an edit begins the count anew",
+    "a quorum is met before the call is approved",
+    "a call that was broken off is unknown",
+    "a grant is kept to its fields",
+    "a grant that has ended starts nothing",
+    "a start takes from its grant or budget",
     "only an approved call is started",
     "an outcome stands",
     "an unknown outcome is not retried",
-    "retries are counted",
     "only the last token ends a call",
-    "a renewed lease counts",
 )
 
 
@@ -59,7 +68,7 @@ def _found(mutant: Mutant, seconds: str) -> str:
     found = re.match(r"schedule (\d+) \((\w+)\) broke a promise: (.*); faults", last)
     if found is None:
         return f"not found: {last}"
-    what = re.sub(r"rq_\w+", "a request", found[3])[:140]
+    what = re.sub(r"gr_\w+", "a grant", re.sub(r"rq_\w+", "a request", found[3]))[:140]
     return f"{int(found[1]) + 1:,} ({found[2]}) | {what}"
 
 

@@ -12,7 +12,8 @@ import asyncio
 import random
 import threading
 import zlib
-from collections.abc import Callable, Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -53,7 +54,7 @@ class Machine:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name, self.boot = world, name, 1
         self.disk = Disk(world)
-        self.skew = 0.0  # seconds that its clock is off
+        self.skew = self.furthest = 0.0  # seconds that its clock is off, and the most that it was
 
     def cut_power(self) -> None:
         """End every process, lose what was not synced, and count another boot."""
@@ -87,6 +88,7 @@ class Process:
         self.wakes_at = world.now + after
         self.waits_for: Callable[[], bool] | None = None
         self.fault: BaseException | None = None
+        self.globals: dict[int, Any] = {}
         self._greenlet = greenlet.greenlet(self._run, parent=world.hub)
 
     def _run(self) -> None:
@@ -159,7 +161,7 @@ class World:
         most = int(self.rng.random() * (_MOST_FAULTS + 1)) if faults is None else faults
         self._plan = dict[int, float]()
         self.plan(most)
-        self.kinds: list[Callable[[float], None]] = [self._kill, self._kill, self.interrupt, self._cut, self._jump]
+        self.kinds: list[Callable[[float], None]] = [self._kill, self._kill, self.interrupt, self._cut, self.jump]
 
     # -- what the simulated code sees ---------------------------------------------------------------------------
 
@@ -267,10 +269,13 @@ class World:
         assert self.running is not None
         self.running.machine.cut_power()
 
-    def _jump(self, chance: float) -> None:
+    def jump(self, chance: float) -> None:
+        """Set the clock of the running process's machine."""
         assert self.running is not None
         spans = (-7_200.0, -60.0, 60.0, 3_600.0, 90_000.0)
-        self.running.machine.skew += spans[int(chance * len(spans))]
+        machine = self.running.machine
+        machine.skew += spans[int(chance * len(spans))]
+        machine.furthest = max(machine.furthest, machine.skew)
         self.reports.append("clock")
 
     # -- the scheduler ----------------------------------------------------------------------------------------------
@@ -339,6 +344,34 @@ class _Watcher:
 
     def ensure(self) -> None:
         pass
+
+
+class _PerProcess(MutableMapping[Any, Any]):
+    """What stands for a mapping of a module: a real process has one of its own, here many share the module."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make, self._of_nobody = make, make()
+
+    def _own(self) -> Any:
+        running = None if _world is None else _world.running
+        if running is None:
+            return self._of_nobody
+        return (running.thread_of or running).globals.setdefault(id(self), self._make())
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._own()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._own()[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._own()[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._own())
+
+    def __len__(self) -> int:
+        return len(self._own())
 
 
 class _Lock:
@@ -411,6 +444,8 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (processes, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
             (processes, "started", _started),
             (processes, "monotonic", _Time.monotonic),
+            (processes, "_keepers", _PerProcess(dict)),
+            (wait, "_waits", _PerProcess(Counter)),
             (jsonl, "threading", SimpleNamespace(Lock=_Lock)),
             (processes, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),

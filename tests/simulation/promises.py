@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sayso.stores.jsonl_file import Lines
 from sayso.stores.transaction import LEASE
+from tests.simulation.grants import Grants, detail_of
 from tests.simulation.kernel import LEASE_SECONDS, BrokenPromiseError
 
 if TYPE_CHECKING:
@@ -27,9 +28,12 @@ _AFTER = {
     "running": {"running", "done", "failed", "unknown"},
     "unknown": {"unknown", "done", "failed"},
 }  # what is not a key here is final
-_AGAIN = {"running": {"approved"}, "unknown": {"running", "approved"}}
+_AGAIN = {"running": {"approved"}, "unknown": {"running", "approved"}, "approved": {"unknown"}}
 """Also allowed where the gate gives a call further starts."""
+_OPEN = {"pending", "approved", "running"}
 _BEGUN = {"running", "unknown", "done", "failed"}
+_BETWEEN = {"approved", "expired", "cancelled"}
+"""Where a call may be that may start again."""
 _TAKES_EFFECT = {"running", "unknown", "done"}
 
 
@@ -62,14 +66,24 @@ class Terms(NamedTuple):
     pauses: int = 0
 
 
+class _Vote(NamedTuple):
+    """An approval, as the journal tells it: when, under which grant, and whether its effect may happen again."""
+
+    by: str
+    at: int
+    grant: str | None
+    again: bool
+
+
 class _Row:
     """What the file says of a request, as far as it is checked."""
 
     def __init__(self, columns: dict[str, Any]) -> None:
         self.columns = columns
-        self.voters: list[str] = []
+        self.votes: list[_Vote] = []
         self.lines: dict[str, int] = {}  # where in the file the last line with each event ends
         self.starts = 0  # without those that paused
+        self.worker = ""  # of the last
         self.granted = 0  # all
         self.has_paused = False
         self.lease_ends = 0  # in microseconds, as its start and each renewal say
@@ -80,7 +94,11 @@ class _Row:
     def state(self) -> str:
         return self.columns["state"]
 
-    def take(self, event: str, by: str, detail: str, end: int) -> None:
+    @property
+    def voters(self) -> list[str]:
+        return [vote.by for vote in self.votes]
+
+    def take(self, event: str, by: str, at: int, detail: dict[str, Any], end: int) -> None:
         """Add an event of its journal, whose line ends there in the file."""
         self.events.append((event, by))
         self.lines[event] = end
@@ -88,13 +106,17 @@ class _Row:
             case "started":
                 self.starts += 1
                 self.granted += 1
+                self.worker = detail["worker"]
             case "suspended":
                 self.starts -= 1
                 self.has_paused = True
             case "voted" | "approved":
-                self.voters = [*([] if '"votes_reset"' in detail or '"edited"' in detail else self.voters), by]
+                kept = [] if "votes_reset" in detail or "edited" in detail else self.votes
+                self.votes = [*kept, _Vote(by, at, detail.get("grant"), "again" in detail)]
+            case "undone":
+                self.votes = [] if "edited" in detail else [vote for vote in self.votes if vote.by != by]
             case "returned":
-                self.voters = []
+                self.votes = []
             case _:
                 pass
 
@@ -110,6 +132,7 @@ class Promises:
     Attributes:
         ran: The arguments of each call that ran, by request.
         begun: Each call that ran.
+        effects: How often each request's call had its effect.
         ended: How those ended that came to their end: nobody killed the process in between.
         pauses: How often each call paused half-way, by request.
         runs_in: The process of each call that ran.
@@ -118,12 +141,16 @@ class Promises:
         acknowledged: Decisions that are taken.
         told: Messages: request and state.
         quorum: How many must agree, of each request that a program was handed.
+        undo: For how many seconds a reviewer may take an approval back.
+        again: Who let the effect of which request happen again.
+        grants: What is promised of grants.
     """
 
     def __init__(self, world: World, disk: Disk, name: str) -> None:
         self._world, self._disk, self._name = world, disk, name
         self.ran: dict[str, list[str]] = defaultdict(list)
         self.begun: set[Start] = set()
+        self.effects: dict[str, int] = defaultdict(int)
         self.ended: dict[Start, str] = {}
         self.pauses: dict[str, int] = defaultdict(int)
         self.runs_in: dict[Start, Process | None] = {}
@@ -132,6 +159,9 @@ class Promises:
         self.acknowledged: list[Acknowledged] = []
         self.told: list[tuple[str, str]] = []
         self.quorum: dict[str, int] = {}
+        self.undo = 0
+        self.again: set[tuple[str, str]] = set()
+        self.grants = Grants(self.broken)
         self.rows: dict[str, _Row] = {}
         self._begin()
 
@@ -140,8 +170,9 @@ class Promises:
         self._epoch, self._at = -1, 0
         self._lines = Lines(self._name)
         self.rows = {}
+        self.grants.begin()
 
-    def _broken(self, what: str) -> BrokenPromiseError:
+    def broken(self, what: str) -> BrokenPromiseError:
         """Note what was broken: code that is called back may not raise it to anybody."""
         self._world.broken = self._world.broken or BrokenPromiseError(what)
         return self._world.broken
@@ -151,26 +182,55 @@ class Promises:
     def call_runs(self, request: Request | None, arguments: dict[str, Any]) -> Start:
         """A gated function was called."""
         if request is None or request.execution is None:
-            raise self._broken(f"a call ran without a request that was started: {arguments}")
+            raise self.broken(f"a call ran without a request that was started: {arguments}")
         request_id = request.id
         self.check()
         text = json.dumps(arguments, sort_keys=True)
         self.ran[request_id].append(text)
         row = self.rows.get(request_id)
         if len(self.ran[request_id]) > (0 if row is None else row.granted):
-            raise self._broken(f"{request_id} ran {len(self.ran[request_id])} times")
+            raise self.broken(f"{request_id} ran {len(self.ran[request_id])} times")
         if row is None or row.state not in _BEGUN:
-            raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
-        offered = [self.offered[request_id, by] for by in row.voters]
-        if len(offered) < self.quorum.get(request_id, 1) or not all(text in one for one in offered):
-            raise self._broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
+            raise self.broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
+        offered = [self.offered[request_id, vote.by] for vote in row.votes if vote.grant is None]
+        if len(row.votes) < self.quorum.get(request_id, 1) or not all(text in one for one in offered):
+            raise self.broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
+        for vote in row.votes:
+            if vote.grant is not None:
+                self.grants.check_vote(vote.grant, vote.by, arguments)
         if self._file is not None and len(self._file.durable) < row.lines["started"]:
-            raise self._broken(f"{request_id} ran before its start was on the disk")
+            raise self.broken(f"{request_id} ran before its start was on the disk")
         start = Start(request_id, request.execution.attempt)
         self.begun.add(start)
         self.ended.pop(start, None)  # a start after a pause has the number of the one before
         self.runs_in[start] = self._world.running
         return start
+
+    def call_takes_effect(self, start: Start) -> None:
+        """It does what it is for."""
+        request_id, row = start.request_id, self.rows[start.request_id]
+        self.effects[request_id] += 1
+        if self.effects[request_id] > 1 and not self._terms(row).idempotent:
+            raise self.broken(f"{request_id} took effect {self.effects[request_id]} times")
+        effect = row.columns["effect_digest"]
+        if effect is None or self._may_repeat(request_id, row):
+            return
+        for other_id, other in self.rows.items():
+            is_same = other is not row and other.columns["effect_digest"] == effect
+            if is_same and self.effects[other_id] and not self._may_repeat(other_id, other):
+                raise self.broken(f"{request_id} took effect, and {other_id} had it")
+
+    def _may_repeat(self, request_id: str, row: _Row) -> bool:
+        return all(vote.again and (request_id, vote.by) in self.again for vote in row.votes)
+
+    def look(self, request_id: str) -> bool | None:
+        """Look whether a call took effect; None while that may still happen."""
+        row = self.rows[request_id]
+        last = self._last(request_id, row)
+        may_run = last not in self.begun or (last not in self.ended and self.runs_in[last] is not None)
+        if may_run and any(one.worker_name == row.worker and not one.is_dead for one in self._world.processes):
+            return None
+        return self.effects[request_id] > 0
 
     def call_ended(self, start: Start, how: str) -> None:
         """It returned, or raised."""
@@ -197,6 +257,10 @@ class Promises:
         """A reviewer is about to approve these arguments."""
         self.offered[request_id, f"local:{by}"].add(json.dumps(arguments, sort_keys=True))
 
+    def again_offered(self, request_id: str, by: str) -> None:
+        """A reviewer is about to let an effect happen again."""
+        self.again.add((request_id, f"local:{by}"))
+
     def decision_acknowledged(self, request_id: str, event: str, by: str) -> None:
         """A reviewer's verb returned."""
         taken = Acknowledged(request_id, event, f"local:{by}")
@@ -204,7 +268,12 @@ class Promises:
         self.check()
         self._must_be_recorded(taken)
         if self._file is not None and len(self._file.durable) < self._at:
-            raise self._broken(f"{taken} was acknowledged before it was on the disk")
+            raise self.broken(f"{taken} was acknowledged before it was on the disk")
+
+    def grant_acknowledged(self, grant_id: str, event: str, by: str) -> None:
+        """A reviewer's verb about a grant returned."""
+        self.check()
+        self.grants.acknowledged(grant_id, event, by)
 
     def message_sent(self, request_id: str, state: str) -> None:
         """A channel was given a message about what became of a request."""
@@ -212,15 +281,16 @@ class Promises:
         self.told.append((request_id, state))
         self._must_have_been(request_id, state)
 
-    def result_given(self, request_id: str, what: str) -> None:
-        """A program was told how its call ended: `done`, `failed`, `unknown`, or a no."""
+    def result_given(self, request_id: str, what: str, run: str | None = None) -> None:
+        """A program was told how its call ended, in a run: `done`, `failed`, `unknown`, or a no."""
         self.check()
-        ran, row = len(self.ran.get(request_id, ())), self.rows[request_id]
-        has_run = ran > 0 and self._has_ended(request_id, row)
-        if (what == "done" and not has_run) or (what == "no" and has_run and not any(self._terms(row))):
-            raise self._broken(f"the program of {request_id} was told {what}, and it ran {ran} times")
-        if what == "unknown" and not ran and self.rows[request_id].starts == 0:
-            raise self._broken(f"the program of {request_id} was told {what}, and it was never started")
+        if run is not None and self.rows[request_id].columns["run_id"] != run:
+            raise self.broken(f"a program was given the result of {request_id}, in {run}")
+        has_happened = self.effects[request_id] > 0
+        if (what == "done" and not has_happened) or (what in {"no", "failed"} and has_happened):
+            raise self.broken(f"the program of {request_id} was told {what}, and it took effect: {has_happened}")
+        if what == "unknown" and self.rows[request_id].starts == 0:
+            raise self.broken(f"the program of {request_id} was told {what}, and it was never started")
 
     # -- after every step ------------------------------------------------------------------------------------------
 
@@ -229,7 +299,7 @@ class Promises:
         file = self._disk.files.get(self._name)
         if file is None:
             if self._file is not None and self.acknowledged:
-                raise self._broken("the file is gone, with decisions that were acknowledged")
+                raise self.broken("the file is gone, with decisions that were acknowledged")
             return
         if file is not self._file or file.epoch != self._epoch:
             self._begin()
@@ -250,22 +320,40 @@ class Promises:
     def _take(self, line: dict[str, Any], *, is_again: bool) -> None:
         self._take_leases(line.get("records", ()))
         for columns in line.get("asked", ()):
-            self.rows[columns["id"]] = _Row({"effect_digest": None, "ends_at": None, **columns})
+            self.rows[columns["id"]] = _Row({"effect_digest": None, "key_digest": None, "ends_at": None, **columns})
         changed = {columns["id"]: columns for columns in line.get("changed", ())}
-        for _, _, at, request_id, event, by, _, detail, _ in line.get("journal", ()):
-            row = self.rows.get(request_id)
+        for run, _, at, request_id, event, by, _, text, _ in line.get("journal", ()):
+            row, detail = self.rows.get(request_id), detail_of(text)
+            if run.startswith("sayso:grant:"):
+                self.grants.take(event, by, at, detail)
             if row is None:
                 continue
-            row.take(event, by, detail, self._at)
+            row.take(event, by, at, detail, self._at)
             if event == "started":
                 self._check_start(request_id, row, at, is_again=is_again)
                 row.lease_ends = at + LEASE_SECONDS * 1_000_000
             if event == "unknown":
                 self._check_given_up(request_id, row, at, is_again=is_again)
-            if event in {"voted", "approved"} and by.startswith(("program:", "token:")):
-                raise self._broken(f"{request_id} was decided by {by}, who asked for it")
+            if event in {"voted", "approved"}:
+                self._check_vote(request_id, row, at)
         for request_id, columns in changed.items():
             self._check_change(request_id, columns, is_again=is_again)
+        for columns in line.get("asked", ()):
+            self._check_asked(columns["id"])
+
+    def _check_asked(self, request_id: str) -> None:
+        asked = self.rows[request_id].columns
+        for other_id, other in self.rows.items():
+            is_same = other.columns["fingerprint"] == asked["fingerprint"]  # of one call in one run, with one key
+            if other_id != request_id and is_same and (asked["key_digest"] is not None or other.state in _OPEN):
+                raise self.broken(f"{request_id} was asked, and {other_id} is the same call ({other.state})")
+
+    def _check_vote(self, request_id: str, row: _Row, at: int) -> None:
+        by = row.votes[-1].by
+        if by.startswith(("program:", "token:")):
+            raise self.broken(f"{request_id} was decided by {by}, who asked for it")
+        if row.columns["ends_at"] is not None and at >= row.columns["ends_at"]:
+            raise self.broken(f"{request_id} was approved after its end")
 
     def _take_leases(self, records: list[list[Any]]) -> None:
         for kind, key, _, due in records:
@@ -279,52 +367,70 @@ class Promises:
         row.history.add(row.state)
         allowed = _AFTER.get(before, set[str]()) | (_AGAIN.get(before, set()) if any(self._terms(row)) else set())
         if row.state != before and row.state not in allowed:
-            raise self._broken(f"{request_id} was {before} and became {row.state}")
+            raise self.broken(f"{request_id} was {before} and became {row.state}")
         if is_again:  # what ran meanwhile is compared when all of it was read
             return
         if self.ran.get(request_id) and row.state not in self._begun(row):
-            raise self._broken(f"{request_id} ran, and became {row.state}")
+            raise self.broken(f"{request_id} ran, and became {row.state}")
         if row.state in {"done", "failed"} and row.state != before:
-            start = self._last(request_id, row)
-            how = self.ended.get(start) if start in self.begun else "not run"
-            if how == "not run" and row.has_paused:
-                raise self._broken(
-                    f"{request_id} became {row.state}; it paused half-way, and its next start did not run"
-                )
-            if how in {None, "paused"} or (how == "done") is not (row.state == "done"):
-                raise self._broken(f"{request_id} became {row.state}, and its last call ended: {how}")
+            self._check_end(request_id, row)
+
+    def _check_end(self, request_id: str, row: _Row) -> None:
+        if (self.effects[request_id] > 0) is not (row.state == "done"):
+            raise self.broken(f"{request_id} became {row.state}, and took effect {self.effects[request_id]} times")
+        if row.events[-1][0] == "resolved":
+            return
+        start = self._last(request_id, row)
+        how = self.ended.get(start) if start in self.begun else "not run"
+        if how == "not run" and row.has_paused:
+            raise self.broken(f"{request_id} became {row.state}; it paused half-way, and its next start did not run")
+        if how in {None, "paused"} or (how == "done") is not (row.state == "done"):
+            raise self.broken(f"{request_id} became {row.state}, and its last call ended: {how}")
 
     def _terms(self, row: _Row) -> Terms:
         return self.terms.get(row.columns["run_id"], Terms())
 
     def _begun(self, row: _Row) -> set[str]:
         """Return the states in which a call may be that ran."""
-        return _BEGUN | ({"approved", "expired"} if any(self._terms(row)) else set())
+        if not any(self._terms(row)):
+            return _BEGUN
+        is_returned = any(event == "returned" for event, _ in row.events)  # its grant has ended, so a person decides
+        return _BEGUN | _BETWEEN | ({"pending", "rejected", "feedback"} if is_returned else set[str]())
 
     def _check_start(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
         retries, idempotent, _ = self._terms(row)
         if row.starts > 1 + retries and not idempotent:
-            raise self._broken(f"{request_id} was started {row.starts} times")
+            raise self.broken(f"{request_id} was started {row.starts} times")
         if row.state != "approved" and not (idempotent and row.state == "unknown"):
-            raise self._broken(f"{request_id} was started when it was {row.state}")
+            raise self.broken(f"{request_id} was started when it was {row.state}")
         if len(set(row.voters)) < self.quorum.get(request_id, 1):
-            raise self._broken(f"{request_id} was started, and only {row.voters} approved it")
+            raise self.broken(f"{request_id} was started, and only {row.voters} approved it")
         if row.columns["ends_at"] is not None and at >= row.columns["ends_at"]:
-            raise self._broken(f"{request_id} was started after its approval had ended")
+            raise self.broken(f"{request_id} was started after its approval had ended")
+        for vote in row.votes:
+            self._check_vote_counts(request_id, row, vote, at)
         effect = row.columns["effect_digest"]
-        if effect is None or is_again:
+        if effect is None or is_again or self._may_repeat(request_id, row):
             return
         for other_id, other in self.rows.items():
             has_it = other.state in _TAKES_EFFECT or (other.has_paused and other.state != "failed")
             if other is not row and other.columns["effect_digest"] == effect and has_it:
-                raise self._broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
+                raise self.broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
+
+    def _check_vote_counts(self, request_id: str, row: _Row, vote: _Vote, at: int) -> None:
+        if vote.grant is not None:
+            self.grants.check_start(vote.grant, request_id, at)
+            return
+        is_held = row.granted == 1 and self.undo > 0 and not self.grants.has_offered(request_id, vote.by)
+        if is_held and at < vote.at + self.undo * 1_000_000:
+            raise self.broken(f"{request_id} was started, and {vote.by} could still undo their approval")
 
     def _check_given_up(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
         start = self._last(request_id, row)
         process = self.runs_in.get(start)
         is_alive = process is not None and not (process.is_dead or process.has_ended)
         if is_alive and start not in self.ended and at < row.lease_ends and not is_again:
-            raise self._broken(f"{request_id} was given up while it ran, before its lease ended")
+            raise self.broken(f"{request_id} was given up while it ran, before its lease ended")
 
     def _check_all(self) -> None:
         """Check what must have survived a power cut."""
@@ -332,23 +438,24 @@ class Promises:
             self._must_be_recorded(taken)
         for request_id, state in self.told:
             self._must_have_been(request_id, state)
+        self.grants.check_all()
         for request_id in self.ran:
             row = self.rows.get(request_id)
             if row is None or row.state not in self._begun(row):
-                raise self._broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
+                raise self.broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
 
     def _must_be_recorded(self, taken: Acknowledged) -> None:
         row = self.rows.get(taken.request_id)
         events = () if row is None else row.events
         names = {"approved", "voted"} if taken.event == "approved" else {taken.event}
         if not any(event in names and by == taken.by for event, by in events):
-            raise self._broken(f"a decision was lost: {taken}; there is {events}")
+            raise self.broken(f"a decision was lost: {taken}; there is {events}")
 
     def _must_have_been(self, request_id: str, state: str) -> None:
         row = self.rows.get(request_id)
         if row is None or state not in row.history:
             been = None if row is None else sorted(row.history)
-            raise self._broken(f"a message said that {request_id} is {state}, and it has been {been}")
+            raise self.broken(f"a message said that {request_id} is {state}, and it has been {been}")
 
     # -- at the end ------------------------------------------------------------------------------------------------
 
@@ -365,12 +472,14 @@ class Promises:
             # Nobody can withdraw the request of a gate whose effect another one has.
             is_left |= row.state == "approved" and row.columns["effect_digest"] is not None
             if row.state in {"pending", "approved", "running"} and not is_left:
-                raise self._broken(f"{request_id} is still {row.state}")
-            if row.state == "done" and not ran:
-                raise self._broken(f"{request_id} is done, and never ran")
-            is_paused = row.has_paused and row.state in {"approved", "expired"}  # its effect stays taken
+                raise self.broken(f"{request_id} is still {row.state}")
+            has_happened = self.effects[request_id] > 0
+            if has_happened is not (row.state == "done") and not (has_happened and row.state == "unknown"):
+                raise self.broken(f"{request_id} is {row.state}, and took effect: {has_happened}")
+            is_paused = row.has_paused and row.state in self._begun(row) - _BEGUN  # its effect stays taken
             is_broken_off = self._last(request_id, row) in self.begun and not self._has_ended(request_id, row)
+            is_broken_off &= not any(event == "resolved" for event, _ in row.events)
             if ran and not is_paused and is_broken_off and row.state != "unknown":
-                raise self._broken(f"{request_id} was broken off, and is {row.state}")
+                raise self.broken(f"{request_id} was broken off, and is {row.state}")
             if announced and not is_left and (request_id, row.state) not in self.told:
-                raise self._broken(f"nobody was told that {request_id} is {row.state}: {self.told}")
+                raise self.broken(f"nobody was told that {request_id} is {row.state}: {self.told}")
