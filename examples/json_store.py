@@ -21,7 +21,7 @@ from typing import Any
 
 import sayso
 from sayso import clock, errors
-from sayso.model.journal import Anchor, Entry, chained, first_link
+from sayso.model.journal import Entry, RowDigests, chained, first_link
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Request
 from sayso.model.run import Step
@@ -63,8 +63,8 @@ class Book(Tables):
             raise errors.RequestNotFoundError(request_id)
         return codec.request_of(self.rows[request_id], SEAL, self.schemas.__getitem__)
 
-    def anchor(self, request_id: str) -> Anchor:
-        return codec.anchor_of(self.rows[request_id], SEAL)
+    def row_digests_of(self, request_id: str) -> RowDigests:
+        return codec.digests_of(self.rows[request_id], SEAL)
 
     def is_due(self, row: RequestRow, now: datetime) -> bool:
         return row.ends_at is not None and row.ends_at <= clock.microseconds(now)

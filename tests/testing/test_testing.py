@@ -174,7 +174,7 @@ class LosesARow(MemoryStore):
         def keep(self, at: datetime, transition: Transition) -> None:
             super().keep(at, transition)
             if transition.event == "started":
-                self.chain(transition.request.run_id).rows.pop()
+                self.chains[transition.request.run_id].rows.pop()
                 self._places[transition.request.id] = 0
 
     def __init__(self) -> None:
