@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -14,6 +15,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.drivers import drive
+from sayso.gates import held as handles
 from sayso.gates import scope
 from sayso.gates.call import execute
 from sayso.gates.options import Gate
@@ -259,6 +261,29 @@ def test_by_hand_a_call_that_is_cancelled_right_before_its_start_is_refused_like
     with pytest.raises(sayso.ConfirmationCancelled):
         call.start()
     assert call.state == "cancelled"
+
+
+def test_the_timeout_of_a_result_is_for_the_decision_and_the_end_together(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, call = [0.0], held()
+    monkeypatch.setattr(handles, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def waiting(self: sayso.Held, timeout: Any) -> Generator[Any, Any, None]:
+        yield from ()
+        approve(call)
+        store.start(str(call.id), "t")
+        now[0] = 4.0
+
+    def until_ended(store: Store, request_id: str, waiter: Waiter) -> Generator[Any, Any, Any]:
+        yield from ()
+        assert waiter.deadline == 5.0
+        return store.get(request_id)
+
+    monkeypatch.setattr(sayso.Held, "_waiting", waiting)
+    monkeypatch.setattr(handles, "until_ended", until_ended)
+    with pytest.raises(TimeoutError, match="is still running"):
+        call.result(timeout=5)
 
 
 def test_by_hand_a_call_may_fail_or_be_unknown() -> None:

@@ -222,12 +222,12 @@ class HeldBase:
                 )
             return self._attempt.unwrap()
         waiter, span = Waiter(self._run, self._store, stays=True), _span(timeout)
+        if span is not None:  # from now on: for the decision and the end together
+            waiter.deadline = time.monotonic() + span.total_seconds()
         yield from self._waiting(timeout)
         request: Request = yield StoreCall(self._store.settle, self._request.id)
         self._request = request
         if request.state is State.RUNNING:
-            if span is not None:
-                waiter.deadline = time.monotonic() + span.total_seconds()
             request = self._request = yield from _over(waiter, _ended(self._store, request, waiter))
         if request.state is State.UNKNOWN:
             raise errors.OutcomeUnknownError(request.id)
