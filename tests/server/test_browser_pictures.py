@@ -20,7 +20,6 @@ import pytest
 
 import sayso
 from sayso import clock
-from sayso.config import requester
 from sayso.server import login_path
 from sayso.stores.memory import MemoryStore
 from tests.server.believable import fill
@@ -74,7 +73,6 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
         fill(store)
         named = pytest.MonkeyPatch()  # a program has the name of its file, which is that of whoever runs the tests
         named.setattr(sys, "argv", ["shop.py"])
-        requester.cache_clear()
         alike = [held(pay, amount) for amount in (1, 2, 3, 4, 90)]
         waiting = sayso.Review(store).list(state="pending").requests
         first = next(one for one in waiting if one.risk == "high")
@@ -91,7 +89,6 @@ def inbox() -> Iterator[tuple[Serving, dict[str, str]]]:
         }  # fmt: skip
         server.end()
         named.undo()
-        requester.cache_clear()
 
 
 def taken(page: Any, address: str, change: str = "") -> bytes:
