@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -440,8 +440,9 @@ def test_configured_program_wins_over_environment_over_script(monkeypatch: pytes
 
 
 def test_program_that_cannot_be_one_is_refused_and_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.ConfigError, match="program="):
-        sayso.configure(program="a\u202eb")
+    for wrong in ("a\u202eb", "", 7, ["shop"]):
+        with pytest.raises(errors.ConfigError, match="program="):
+            sayso.configure(program=cast("Any", wrong))
     monkeypatch.setenv("SAYSO_PROGRAM", " ")
     sayso.configure(store="memory:")
 

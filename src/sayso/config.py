@@ -77,7 +77,7 @@ def configure(
             raise errors.ConfigError(f"reviewer= takes a name or a sayso.Reviewer, not {reviewer!r}; nothing was set")
         _reviewer_named(reviewer)
     if program is not None:
-        _program_named(program)
+        _check_program(program)
     if token is not None:
         if not isinstance(store, str) or not isinstance(token, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise errors.ConfigError("token= is for a sayso server; give its address too: configure(store=…, token=…)")
@@ -530,13 +530,19 @@ def requester() -> Identity:
     return _program_named(chosen) if chosen else _program_of(sys.argv[0] if sys.argv else "")
 
 
+def _check_program(program: object) -> None:
+    if not isinstance(program, str):  # callers may be untyped
+        raise errors.ConfigError(f"program= takes a name, not {program!r}; nothing was set")
+    _program_named(program)
+
+
 @cache
 def _program_named(name: str) -> Identity:
     try:
         return Identity(PROGRAM, name)
     except ValueError as error:
         raise errors.ConfigError(
-            f"the program's name cannot be used: {error}; correct SAYSO_PROGRAM or program=, and nothing ran"
+            f"the program's name cannot be used: {error}; nothing ran. Correct SAYSO_PROGRAM or program="
         ) from error
 
 

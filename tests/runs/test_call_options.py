@@ -39,14 +39,20 @@ def test_two_steps_with_one_key_are_one_call(each_store: Store, ran: list[Any]) 
     assert request.key == "pay:alice"
 
 
-def test_two_calls_of_one_turn_with_one_key_are_one_call(memory: Store, ran: list[Any]) -> None:
+def slow_payment(ran: list[Any]) -> Tool:
+    """Return a tool with a key, whose call lasts until an equal one has met it."""
+
     async def pay(amount: int, to: str = "alice") -> str:
         ran.append(amount)
-        for _ in range(50):  # until the other call has met this one
+        for _ in range(50):
             await asyncio.sleep(0)
         return f"paid {amount} to {to}"
 
-    tool = Tool(pay, requires_approval=True, key="pay:{to}")
+    return Tool(pay, requires_approval=True, key="pay:{to}")
+
+
+def test_two_calls_of_one_turn_with_one_key_are_one_call(memory: Store, ran: list[Any]) -> None:
+    tool = slow_payment(ran)
     agent = agent_of([tool], [("pay", {"amount": 5}), ("pay", {"amount": 5})])
     paused = started(agent, prompt="go")
     output = agent(parent_id=paused.run_id, resume=yes(paused)).run()
@@ -54,13 +60,7 @@ def test_two_calls_of_one_turn_with_one_key_are_one_call(memory: Store, ran: lis
 
 
 def test_two_steps_with_one_key_that_run_at_once_are_one_call(memory: Store, ran: list[Any]) -> None:
-    async def pay(amount: int, to: str = "alice") -> str:
-        ran.append(amount)
-        for _ in range(50):  # until the other step has met this one
-            await asyncio.sleep(0)
-        return f"paid {amount} to {to}"
-
-    tool = Tool(pay, requires_approval=True, key="pay:{to}")
+    tool = slow_payment(ran)
     flow = Workflow(name="flow").step(tool, name="first", amount=5).step(tool, name="again", amount=5)
     paused = started(flow)
     output = flow(parent_id=paused.run_id, resume=yes(paused)).run()

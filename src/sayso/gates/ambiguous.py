@@ -202,9 +202,8 @@ _TRIES_AGAIN: dict[str, tuple[Collection[str], str, object]] = {
 # urllib3 notes the errors of its earlier attempts.
 _URLLIB3 = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlopen")}
 _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
-_GROUPS_INSIDE = {
-    "mcp"
-}  # the tasks of their groups only move messages for the block in which the program makes its calls
+# The tasks of their groups only move messages for the block in which the program makes its calls.
+_GROUPS_INSIDE = {"mcp"}
 # These follow a redirect, and have a local variable from then on.
 _REDIRECTED = {
     ("requests.sessions", "resolve_redirects"): "prepared_request", ("urllib.request", "http_error_302"): "new",
