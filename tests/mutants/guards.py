@@ -202,8 +202,7 @@ MUTANTS = [
     ),
     Mutant(
         "what nobody waits for does not start", "gates/wait.py",
-        "if self.reason is not None:\n                self.raise_if_ended(request)\n            self._has_begun",
-        "self._has_begun",
+        "self.look()\n        if self.reason is not None:", "self.look()\n        if False:",
         "promises/test_16_a_decision_reaches_its_call.py::"
         "test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits",
     ),
@@ -736,7 +735,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call whose wait ended during its start does not run", "gates/wait.py",
-        "if self._late is not None:", "if False:",
+        "self.check(request)  # a retry", "# a retry",
         "gates/test_waits_end.py::test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start",
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------

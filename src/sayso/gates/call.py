@@ -162,7 +162,7 @@ def _run(
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)
     except _CHANGED:  # since it was read; its new state decides
-        caller.resume(request)
+        caller.not_started(request)
         after: Request = yield StoreCall(store.settle, request.id)
         if after == request:  # it would be refused again, e.g. by a grant that has ended, or by a server
             raise

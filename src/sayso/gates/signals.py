@@ -464,7 +464,7 @@ class Caller:
         """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
         yield Pause(seconds)
 
-    def resume(self, request: Request) -> None:
+    def not_started(self, request: Request) -> None:
         """Called if the call did not start, because its request changed meanwhile."""
 
     def happened(self, request: Request) -> None:

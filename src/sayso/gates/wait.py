@@ -66,16 +66,16 @@ class Waiter(Caller):
     Attributes:
         run: The run in which the call is made.
         deadline: The end of the wait on the clock of `time.monotonic`; None means no limit.
-        reason: Why nobody waits any more; None before that.
+        reason: Why nobody waits any more; None before that. It counts until the call runs, and is checked when it is
+            about to start, and again when its start is recorded.
     """
 
     deadline: float | None = None
     reason: str | None = None
     _request: Request | None = None  # the request for which it waits
-    _late: str | None = None  # why nobody waits any more, if that came after the call began
-    _is_listening = _hears_of_job = _has_begun = False
     _withdrawn = 0
     _job: threads.Job | None = None
+    _hears_of_job = False
 
     def __init__(
         self, run: scope.Scope, store: Store, block: Block | None = None, *, stays: bool = False
@@ -89,8 +89,8 @@ class Waiter(Caller):
 
     def wait_for(self, request: Request) -> None:
         """Set the request for which the call waits, and listen from now on for everything that ends the wait."""
-        if not self._is_listening:
-            self._is_listening, task = True, scope.current_task()
+        if not self._undo:
+            task = scope.current_task()
             for run in self.run.enclosing():
                 self._undo.append(run.on_end(self.end))
                 owner = None if run.owner is None or run.owner.task is None else run.owner.task()
@@ -120,7 +120,7 @@ class Waiter(Caller):
         if self._job is None:
             return
         # The task that waits for this pool thread may have been cancelled, also if a loop of its own runs in it.
-        if self._is_listening and not self._hears_of_job:
+        if self._undo and not self._hears_of_job:
             undo = self._job.when_given_up(partial(self.end, _TASK_ENDED))
             if undo is not None:
                 self._hears_of_job = True
@@ -129,11 +129,8 @@ class Waiter(Caller):
             self.end(_TASK_ENDED)
 
     def end(self, reason: str) -> None:
-        """Declare, from any thread, that nobody waits any more. Has no effect once the call has begun."""
+        """Declare, from any thread, that nobody waits any more. Has no effect on a call that runs by then."""
         with self._lock:
-            if self._has_begun:
-                self._late = self._late or reason  # takes effect unless the call runs by now
-                return
             if self.reason is not None:
                 return
             self.reason = reason
@@ -167,64 +164,35 @@ class Waiter(Caller):
 
     # -- from waiting to running -------------------------------------------------------------------------------
 
-    def raise_if_ended(self, request: Request) -> None:
+    def check(self, request: Request) -> None:
         """Raise if nobody waits any more.
 
         Raises:
             ConfirmationCancelled: Nobody does; nothing ran.
         """
+        self.look()
         if self.reason is not None:
             raise signals.not_awaited(request, self.reason)
 
-    def begin(self, request: Request) -> None:
-        """Switch from waiting to starting: an end of the wait is from now on only noted, until the start is recorded.
+    not_started = check
 
-        Raises:
-            ConfirmationCancelled: Nobody waits any more; nothing ran.
-        """
+    def begin(self, request: Request) -> None:
+        """Check before the start; see `check`."""
         if self._block is not None and self._request is None:  # it has not waited; see `break_off`
             self.wait_for(request)
-        self.look()  # it may not have waited, and a signal may not have arrived yet
-        with self._lock:  # an end comes either before this step, or is noted
-            if self.reason is not None:
-                self.raise_if_ended(request)
-            self._has_begun = True
+        self.check(request)
 
     def started(self, request: Request) -> None:
-        """Switch from starting to running; from here on the wait cannot be ended any more.
-
-        Raises:
-            ConfirmationCancelled: Nobody waits any more, because the store took long to record the start; nothing ran.
-        """
-        self.look()
-        if self._late is not None:  # a retry may be left, so the request is withdrawn by `break_off`
-            self.reason = self._late
-            raise signals.not_awaited(request, self._late)
+        """Check after the start, which the store may take long to record; then stop waiting, because the call runs."""
+        self.check(request)  # a retry may be left, so `break_off` withdraws the request
         if self._request is not None:
             self._leave_request()
 
     def held_back(self, request: Request, seconds: float) -> Operations[None]:
-        """Wait until the approval can no longer be undone, or was undone; the wait can be ended meanwhile.
-
-        Raises:
-            ConfirmationCancelled: Nobody waits any more; nothing ran.
-        """
-        self.resume(request)
+        """Wait until the approval can no longer be undone, or was undone; see `check`."""
         self.wait_for(request)
         yield _HeldBack(self._store, request, self, seconds)
-        self.begin(request)
-
-    def resume(self, request: Request) -> None:
-        """Switch from running back to waiting, because the call was not started.
-
-        Raises:
-            ConfirmationCancelled: By now, nobody waits any more; nothing ran.
-        """
-        with self._lock:
-            self._has_begun = False
-            self.reason = self.reason or self._late
-        self.look()
-        self.raise_if_ended(request)
+        self.check(request)
 
     # -- the call stops waiting --------------------------------------------------------------------------------
 
@@ -298,10 +266,10 @@ class Waiter(Caller):
             after = yield telemetry.waiting(request, decided)
         if after.state is not State.PENDING:
             telemetry.log("heard", after)
-        self.raise_if_ended(after)
+        self.check(after)
         if after.state is State.PENDING and decided.was_left and is_random(after.run_id):
             self.end("the person at the terminal detached, and no later call can find it in a run without a name")
-            self.raise_if_ended(after)
+            self.check(after)
         if after.state is State.PENDING:
             raise self.come_back_later(after, f"timeout={block.timeout}")
         if after.state is State.EXPIRED and block.on_expiry == "reject":
@@ -563,5 +531,5 @@ def until_ended(store: Store, request_id: str, waiter: Waiter) -> Operations[Req
     request: Request = yield StoreCall(store.get, request_id)
     waiter.wait_for(request)
     after: Request = yield _Ended(store, request, waiter, Block(is_quiet=True))
-    waiter.raise_if_ended(after)
+    waiter.check(after)
     return after
