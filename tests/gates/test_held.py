@@ -17,7 +17,7 @@ from sayso import errors
 from sayso.drivers import drive
 from sayso.gates import held as handles
 from sayso.gates import scope
-from sayso.gates.call import execute
+from sayso.gates.execution import execute
 from sayso.gates.options import Gate
 from sayso.gates.wait import Waiter
 from sayso.model.request import Request, State

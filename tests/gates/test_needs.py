@@ -10,7 +10,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.drivers import drive
-from sayso.gates.call import execute
+from sayso.gates.execution import execute
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion
 from sayso.model.lifecycle import Outcome

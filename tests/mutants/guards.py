@@ -119,7 +119,7 @@ MUTANTS = [
         "promises/test_02_one_approval_starts_once.py::test_2_one_approval_starts_its_call_at_most_once",
     ),
     Mutant(
-        "a call whose end is broken off is unknown", "gates/call.py",
+        "a call whose end is broken off is unknown", "gates/execution.py",
         "        yield from _not_recorded(store, start, error)\n", "",
         "gates/test_outcomes.py::test_call_whose_end_is_broken_off_before_it_is_recorded_is_unknown",
     ),
@@ -181,7 +181,7 @@ MUTANTS = [
         "gates/test_acting_for.py::test_person_is_barred_under_whatever_name_it_may_be",
     ),
     Mutant(
-        "the start looks at the needs again", "gates/call.py",
+        "the start looks at the needs again", "gates/execution.py",
         "if (lack := wanted.lack_of(request)) is not None:", "if (lack := None) is not None:",
         "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
@@ -191,7 +191,7 @@ MUTANTS = [
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
     Mutant(
-        "nothing is asked that nobody can come back to", "gates/call.py",
+        "nothing is asked that nobody can come back to", "gates/find_or_ask.py",
         "if wanted.pool is not None:", "if False:",
         "gates/test_pool_threads.py::test_a_call_that_raises_is_refused_in_a_pools_thread_and_told_to_name_the_run",
     ),
@@ -212,7 +212,7 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_thread_whose_task_was_cancelled_in_a_named_run_leaves_the_request_pending",
     ),
     Mutant(
-        "what was shown is what runs", "gates/call.py",
+        "what was shown is what runs", "gates/execution.py",
         "call.masked is None or is_as_shown(gate, call, call.masked)", "True",
         "gates/test_shown.py::test_call_that_was_shown_as_another_one_does_not_run",
     ),
@@ -294,7 +294,7 @@ MUTANTS = [
         "gates/test_guards.py::test_an_answer_that_does_not_fit_decides_nothing",
     ),
     Mutant(
-        "what the function's own types refuse does not run", "gates/call.py",
+        "what the function's own types refuse does not run", "gates/execution.py",
         "    problems = refused_by_types(gate, request, request.edited)\n    if not", "    problems: list[str] = []\n    if not",
         "gates/test_edits.py::test_validators_of_the_program_have_the_last_word_on_an_edit",
     ),
@@ -335,7 +335,7 @@ MUTANTS = [
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
-        "what no other process could read is refused", "gates/call.py",
+        "what no other process could read is refused", "gates/find_or_ask.py",
         "canonical.check_round_trip(form, schema.classes)", "pass",
         "gates/test_guards.py::test_a_call_that_no_other_process_could_run_is_refused_when_asked",
     ),
@@ -391,17 +391,17 @@ MUTANTS = [
         "promises/test_01_what_runs_is_what_was_approved.py::test_1_what_runs_is_what_was_shown_and_approved",
     ),
     Mutant(
-        "what runs has the digest that was asked", "gates/call.py",
+        "what runs has the digest that was asked", "gates/execution.py",
         "if digest != call.digest or request.fingerprint_of(digest) != approved:", "if False:",
         "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
-        "what runs has the fingerprint that was approved", "gates/call.py",
+        "what runs has the fingerprint that was approved", "gates/execution.py",
         " or request.fingerprint_of(digest) != approved:", ":",
         "gates/test_guards.py::test_a_call_whose_form_and_digest_were_both_altered_is_not_run",
     ),
     Mutant(
-        "a call that was broken off is unknown", "gates/outcome.py",
+        "a call that was broken off is unknown", "gates/execution.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if attempt.is_ambiguous else "failed"',
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
@@ -418,17 +418,17 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "an outcome that is not recorded is told", "gates/call.py",
+        "an outcome that is not recorded is told", "gates/execution.py",
         "raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error", "return",
         "gates/test_guards.py::test_a_call_that_ran_and_could_not_be_recorded_says_so_with_its_result",
     ),
     Mutant(
-        "a forked child does not end the call of its parent", "gates/call.py",
+        "a forked child does not end the call of its parent", "gates/execution.py",
         "if started.pid != os.getpid():", "if False:",
         "promises/test_15_an_effect_starts_once.py::test_15_a_child_that_the_call_forks_does_not_end_it",
     ),
     Mutant(
-        "nobody is asked about a call that is seen to run", "gates/outcome.py",
+        "nobody is asked about a call that is seen to run", "gates/execution.py",
         "if running is not None:", "if False:",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_a_call_that_goes_on_in_a_process_of_this_machine_is_neither_verified_nor_retried",
     ),
@@ -443,7 +443,7 @@ MUTANTS = [
         "gates/test_ctrl_c.py::test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends",
     ),
     Mutant(
-        "a thread whose task was cancelled says how its call ended", "gates/call.py",
+        "a thread whose task was cancelled says how its call ended", "gates/execution.py",
         "if attempt.left is not None:", "if False:",
         "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",
     ),
@@ -683,7 +683,7 @@ MUTANTS = [
     # -- how a call ended ---------------------------------------------------------------------------------------------
     Mutant(
         "an error that says nothing about its effect is unknown",
-        "gates/outcome.py",
+        "gates/execution.py",
         'state = "unknown" if attempt.is_ambiguous or not isinstance(attempt.raised, Exception) else "failed"',
         'state = "unknown" if not isinstance(attempt.raised, Exception) else "failed"',
         "gates/test_ambiguous_outcomes.py::test_a_timeout_reaches_the_caller_with_a_note_and_is_recorded_as_unknown",
@@ -740,17 +740,17 @@ MUTANTS = [
     ),
     # -- keys and effects ----------------------------------------------------------------------------------------------
     Mutant(
-        "a key finds no other call", "gates/outcome.py",
+        "a key finds no other call", "gates/find_or_ask.py",
         "if found.subject.digest != digest():", "if False:",
         "gates/test_held.py::test_a_key_with_other_arguments_or_another_tool_is_refused",
     ),
     Mutant(
-        "a start takes the effect of its arguments", "gates/call.py",
+        "a start takes the effect of its arguments", "gates/execution.py",
         "if effect != started.effect:", "if False:",
         "gates/test_held.py::test_a_start_takes_no_effect_but_the_one_of_its_arguments",
     ),
     Mutant(
-        "an edit that moves the effect goes back", "gates/call.py",
+        "an edit that moves the effect goes back", "gates/execution.py",
         "problems = [] if effect == request.effect else", "problems = [] if True else",
         "gates/test_held.py::test_an_edit_of_a_gated_function_that_moves_the_effect_goes_back_and_spends_no_approval",
     ),
@@ -777,7 +777,7 @@ MUTANTS = [
         "gates/test_grants.py::test_an_unknown_call_whose_grant_has_ended_is_refused_once",
     ),
     Mutant(
-        "a start that ran nothing frees no effect of an earlier one", "gates/call.py",
+        "a start that ran nothing frees no effect of an earlier one", "gates/execution.py",
         'Outcome("suspended") if is_begun else ', "",
         "promises/test_15_an_effect_starts_once.py::"
         "test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing",
@@ -804,7 +804,7 @@ MUTANTS = [
         "gates/test_held.py::test_by_hand_nothing_starts_that_nobody_waits_for_any_more",
     ),
     Mutant(
-        "no other function of the name goes on with a call that has paused", "gates/call.py",
+        "no other function of the name goes on with a call that has paused", "gates/execution.py",
         "if not after.holds:", "if True:",
         "gates/test_same_name.py::test_function_with_another_object_is_refused_after_the_call_has_paused",
     ),
@@ -814,7 +814,7 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_call_that_finds_its_approval_at_once_leaves_none_behind_either",
     ),
     Mutant(
-        "a decision that has ended starts nothing again", "gates/outcome.py",
+        "a decision that has ended starts nothing again", "gates/execution.py",
         " and not caller.is_over(request)", "",
         "runs/test_ends.py::test_a_decision_that_ends_starts_no_idempotent_call_whose_outcome_is_unknown",
     ),

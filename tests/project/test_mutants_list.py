@@ -18,8 +18,9 @@ from tests.mutants.guards import MUTANTS, Mutant
 CORE = {
     "audit/__init__.py",
     "gates/call.py",
+    "gates/find_or_ask.py",
+    "gates/execution.py",
     "gates/ambiguous.py",
-    "gates/outcome.py",
     "gates/scope.py",
     "model/canonical/__init__.py",
     "model/edit.py",

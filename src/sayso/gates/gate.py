@@ -19,7 +19,8 @@ from sayso.drivers import Attempt, HookCall, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import exception_classes
-from sayso.gates.call import find_or_ask, gated_call, wanted_of
+from sayso.gates.call import gated_call
+from sayso.gates.find_or_ask import asked_before, find_or_ask, wanted_of
 from sayso.gates.held import Held, HeldBase, driven
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
 from sayso.gates.options import (
@@ -32,7 +33,6 @@ from sayso.gates.options import (
     redact_names,
     rule_options,
 )
-from sayso.gates.outcome import asked_before
 from sayso.gates.signals import Block, Caller, started_before, trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration

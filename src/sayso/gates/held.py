@@ -19,9 +19,10 @@ from sayso import config, errors
 from sayso.drivers import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import is_own_word
-from sayso.gates.call import Started, as_recorded, begin, end, gated_call, send_back
+from sayso.gates.call import gated_call
+from sayso.gates.execution import Started, begin, end, replay, send_back
+from sayso.gates.find_or_ask import as_recorded
 from sayso.gates.options import Gate
-from sayso.gates.outcome import replay
 from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
 from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration

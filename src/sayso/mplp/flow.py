@@ -20,7 +20,8 @@ from sayso import config, errors
 from sayso.config import requester
 from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates import scope
-from sayso.gates.call import execute, find_or_ask
+from sayso.gates.execution import execute
+from sayso.gates.find_or_ask import find_or_ask
 from sayso.gates.options import quorum_of
 from sayso.gates.scope import Occasion
 from sayso.gates.signals import Caller
