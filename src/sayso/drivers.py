@@ -302,6 +302,13 @@ def in_forked_child(reset: Callable[[], T]) -> Callable[[], T]:
     return reset
 
 
+def daemon_thread(name: str, work: Callable[[], None]) -> threading.Thread:
+    """Start a daemon thread and return it; raises if none could be started, and the next caller tries again."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 @cache
 def _pool() -> ThreadPoolExecutor:
     from concurrent.futures import ThreadPoolExecutor

@@ -27,7 +27,7 @@ from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
 from sayso.stores import http, http_transport, jsonl, jsonl_file, processes
-from sayso.stores.processes import Bell
+from sayso.stores.watching import Bell
 from tests.simulation.disk import Disk, FakeOs
 
 __all__ = ["LEASE_SECONDS", "BrokenPromiseError", "Killed", "Machine", "Process", "World", "simulated"]
@@ -442,7 +442,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (processes, "current", _current),
             (processes, "_exists", _exists),
             (processes, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
-            (processes, "started", _started),
+            (processes, "daemon_thread", _started),
             (processes, "monotonic", _Time.monotonic),
             (processes, "_keepers", _PerProcess(dict)),
             (wait, "_waits", _PerProcess(Counter)),
@@ -452,7 +452,6 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             (jsonl_file, "_sync", fake.fdatasync),
             (jsonl_file, "fcntl", SimpleNamespace(LOCK_EX=2, LOCK_NB=4, LOCK_UN=8, flock=fake.flock)),
             (jsonl_file._log, "disabled", True),
-            (processes, "Watcher", _Watcher),
             (Bell, "ring", lambda *_: None),
         ):
             undo.enter_context(mock.patch.object(target, name, new))

@@ -30,8 +30,8 @@ from sayso.stores import http_transport
 from sayso.stores.base import Filter, Store
 from sayso.stores.http import HttpStore, Listener
 from sayso.stores.http_transport import LaterError
-from sayso.stores.processes import Bell
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.watching import Bell
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.serving import Serving, new_token, reserved_port, serving

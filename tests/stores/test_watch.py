@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.stores import processes
+from sayso.stores import processes, watching
 from sayso.stores.http import Listener
 from sayso.stores.http_transport import Transport
 from sayso.stores.memory import MemoryStore
-from sayso.stores.processes import BUSY, IDLE, Bell, Watcher
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.watching import BUSY, IDLE, Bell, Watcher
 from sayso.testing import sample_call
 
 SOON = 30.0  # seconds; far more than any wait here takes
@@ -184,7 +184,7 @@ def watched_for(looks: int, version: Callable[[], int]) -> tuple[list[float], in
 
 
 def test_the_thread_slows_down_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "sleep", lambda _: None)
+    monkeypatch.setattr(watching, "sleep", lambda _: None)
     paces, _ = watched_for(9_000, lambda: 1)  # 37 minutes
     assert paces[:100] == [BUSY] * 100
     assert paces == sorted(paces)
@@ -219,8 +219,8 @@ def test_a_look_is_followed_by_a_rest_of_its_length(monkeypatch: pytest.MonkeyPa
         now[0] += took
         return 1
 
-    monkeypatch.setattr(processes, "thread_time", lambda: now[0])
-    monkeypatch.setattr(processes, "sleep", rests.append)
+    monkeypatch.setattr(watching, "thread_time", lambda: now[0])
+    monkeypatch.setattr(watching, "sleep", rests.append)
     watched_for(3, version)
     assert rests == [pytest.approx(rest)] * 3
 

@@ -15,8 +15,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from sayso.drivers import daemon_thread
 from sayso.stores.base import Store
-from sayso.stores.processes import started
 
 T = TypeVar("T")
 _MOST = 256  # jobs in one commit; the next ones wait for it
@@ -58,7 +58,7 @@ class Writer:
         with self._has_jobs:  # or the thread could end without the job just when this sees it running
             jobs.append(job)
             if self._thread is None:
-                self._thread = started("sayso-writer", self._run)
+                self._thread = daemon_thread("sayso-writer", self._run)
             else:
                 self._has_jobs.notify()
 

@@ -17,6 +17,7 @@ from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
 
 from sayso import errors
+from sayso.drivers import daemon_thread
 from sayso.model.journal import Entry, RowDigests
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
@@ -28,9 +29,10 @@ from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
-from sayso.stores.processes import Bell, Watched, forget_after_fork, started
+from sayso.stores.processes import forget_after_fork
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import RecordRow
+from sayso.stores.watching import Bell, Watched
 
 T = TypeVar("T")
 _M = TypeVar("_M", bound=messages.Message)
@@ -366,7 +368,7 @@ class Listener:
                 self._requests.pop(request_id, None)  # left over from an earlier caller
             self._break_off()
             if self._thread is None:
-                self._thread = started("sayso-listener", self._run)
+                self._thread = daemon_thread("sayso-listener", self._run)
 
     def heard(self, request_id: str) -> messages.RequestMessage | None:
         """Return the request from the last change message, once; None if there is none."""

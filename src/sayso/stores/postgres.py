@@ -33,8 +33,9 @@ from sayso.stores.codec import RequestRow, Seal, digests_of
 from sayso.stores.postgres_connection import Connection, Connections, translated
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
-from sayso.stores.processes import Bell, Watched, forget_after_fork
+from sayso.stores.processes import forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
+from sayso.stores.watching import Bell, Watched
 
 T = TypeVar("T")
 

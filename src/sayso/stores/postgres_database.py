@@ -32,12 +32,13 @@ import psycopg
 from psycopg import errors as faults
 
 from sayso import errors
+from sayso.drivers import daemon_thread
 from sayso.model.journal import Entry
 from sayso.stores import sql
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow
 from sayso.stores.postgres_connection import translated
-from sayso.stores.processes import BUSY, IDLE, Bell, started
 from sayso.stores.sql import Selects, none_of
+from sayso.stores.watching import BUSY, IDLE, Bell
 
 _LOCK = 0x5A15_0001
 _PATIENCE = 60.0
@@ -298,7 +299,7 @@ class Feed:
         with self._lock:
             is_listening = self._is_listening
             if self._thread is None:
-                self._thread = started("sayso-feed", self._run)
+                self._thread = daemon_thread("sayso-feed", self._run)
         self._nudge.set()
         return is_listening
 

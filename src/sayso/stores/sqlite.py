@@ -23,7 +23,7 @@ from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, digests_of
-from sayso.stores.processes import BUSY, Bell, Watched, Watcher, forget_after_fork
+from sayso.stores.processes import forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
 from sayso.stores.sqlite_transaction import (
@@ -38,6 +38,7 @@ from sayso.stores.sqlite_transaction import (
     SqliteTransaction,
 )
 from sayso.stores.transaction import RecordRow
+from sayso.stores.watching import BUSY, Bell, Watched, Watcher
 
 _PAGE = 1000
 # SQLite takes the other columns from the row with the greatest `seq`.
