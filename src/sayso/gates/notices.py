@@ -88,15 +88,6 @@ def say_how_many_wait(store: Store, request: Request, count: int, *, is_withdraw
     )
 
 
-def rows_at_sigterm(store: Store, request: Request) -> list[str]:
-    """Return the rows about a pending request to print when SIGTERM ends the program. Takes no lock."""
-    name = short(request.id)
-    if _is_in_memory(store) or is_random(request.run_id):
-        return [f"sayso  stopped while {name} waited; no program will fetch its decision, and a new start asks again"]
-    first, *others = _still_waits(store, request)
-    return [first.replace("sayso  ", "sayso  stopped; ", 1), *others]
-
-
 def rows_when_left(store: Store, request: Request, is_withdrawn: bool = False) -> list[str]:  # noqa: FBT001, FBT002  private
     """Return the rows about a request for which this program no longer waits."""
     if not is_random(request.run_id):

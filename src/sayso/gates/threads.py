@@ -1,4 +1,4 @@
-"""Detects that nobody waits for a call any more: cancelled jobs of thread pools, Ctrl-C, and SIGTERM.
+"""Detects that nobody waits for a call any more: cancelled jobs of thread pools, and Ctrl-C.
 
 A wait in a thread does not notice by itself that its asyncio task was cancelled or that the program is ending.
 """
@@ -6,18 +6,15 @@ A wait in a thread does not notice by itself that its asyncio task was cancelled
 from __future__ import annotations
 
 import inspect
-import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import Context
 from typing import Any
 from weakref import ref
-
-from sayso.drivers import in_forked_child
 
 _POOLS = {"concurrent.futures.process", "multiprocessing.pool", "multiprocess.pool", "trio._core._thread_cache"}
 _SERVERS = {
@@ -161,7 +158,6 @@ def _nothing() -> None:
 PACE = 0.25
 """Seconds between two polls of what sends no signal: Ctrl-C in the main thread, a cancel scope of anyio."""
 
-_on_sigterm: dict[object, Callable[[], Sequence[str]]] = {}
 _looked = (float("-inf"), False)  # when this process last checked for Ctrl-C, and the result
 
 
@@ -209,47 +205,3 @@ def _is_main_thread_interrupted() -> bool:
 
 _JOINING = {("threading", "join"), ("concurrent.futures.thread", "shutdown"), ("asyncio.runners", "close")}
 """Where the main thread waits for other threads. A runner that closes waits for those of `asyncio.to_thread`."""
-
-
-@contextmanager
-def on_sigterm(rows: Callable[[], Sequence[str]]) -> Generator[None]:
-    """Print `rows()` on stderr if SIGTERM ends the program inside the block.
-
-    Args:
-        rows: Called in a signal handler, so it must not take a lock.
-    """
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread can set handlers
-        return
-    mine = object()
-    _on_sigterm[mine] = rows
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        _listen(_die)
-    try:
-        yield
-    finally:
-        _on_sigterm.pop(mine, None)
-        if not _on_sigterm and signal.getsignal(signal.SIGTERM) is _die:
-            _listen(signal.SIG_DFL)
-
-
-def _listen(handler: Any) -> None:
-    with suppress(ValueError):  # a subinterpreter, which cannot set handlers
-        signal.signal(signal.SIGTERM, handler)
-
-
-def _die(number: int, _: object) -> None:
-    with suppress(Exception):  # no error here may prevent the program from ending
-        rows = [row for rows_of in list(_on_sigterm.values()) for row in rows_of()]
-        # Not `sys.stderr`, whose buffer may be in the middle of a write.
-        os.write(2, "".join(f"{row}\n" for row in rows).encode(errors="backslashreplace"))
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
-@in_forked_child
-def _forget() -> None:
-    # A forked child does not wait for what its parent waits for.
-    _on_sigterm.clear()
-    if signal.getsignal(signal.SIGTERM) is _die:
-        _listen(signal.SIG_DFL)

@@ -382,7 +382,7 @@ class _Decided:
         wake = threading.Event()
         unwatch = self._store.watch(self._request.id, wake.set)
         try:
-            with self._waiter.waking(wake.set), threads.on_sigterm(self._rows_at_sigterm):
+            with self._waiter.waking(wake.set):
                 if self._is_shown_at_terminal():
                     return gates.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
@@ -409,9 +409,6 @@ class _Decided:
         self._is_asked = True
         return True
 
-    def _rows_at_sigterm(self) -> list[str]:
-        return notices.rows_at_sigterm(self._store, self._request)
-
     def _is_left(self) -> bool:
         return self._waiter.reason is not None
 
@@ -429,7 +426,7 @@ class _Decided:
 
         unwatch = self._store.watch(self._request.id, wake_from_any_thread)
         try:
-            with self._waiter.waking(wake_from_any_thread), threads.on_sigterm(self._rows_at_sigterm):
+            with self._waiter.waking(wake_from_any_thread):
                 if self._is_shown_at_terminal():
                     return await self._converse(wake, wake_from_any_thread)
                 return await self._await(wake)
