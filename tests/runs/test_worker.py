@@ -343,6 +343,27 @@ def test_an_unknown_outcome_is_told_and_never_tried_again(store: Store) -> None:
     assert ran == [1]
 
 
+def test_a_run_goes_on_when_the_unknown_outcome_of_a_call_inside_its_handler_is_resolved(store: Store) -> None:
+    @sayso.gate(wait="raise")
+    def ship(amount: int) -> str:
+        ran.append(amount)
+        raise TimeoutError
+
+    def order(amount: int) -> str:
+        return f"shipped: {ship(amount)}"
+
+    ran: list[int] = []
+    tool = Tool(order)
+    output = started(tool, amount=1)
+    approve(output)
+    assert endings(asyncio.run(work(tool))) == ["unknown"]
+    assert endings(asyncio.run(work(tool))) == []
+
+    sayso.Review(reviewer="ada").resolve(ids(output)[0], happened=True)
+    assert endings(asyncio.run(work(tool))) == ["done"]
+    assert ran == [1]
+
+
 # -- faults ----------------------------------------------------------------------------------------------------
 
 

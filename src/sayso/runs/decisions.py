@@ -177,6 +177,27 @@ async def record_held_call(step: StepContext, holds: events.NestedCallHeld) -> e
     return step.waits_for(request)
 
 
+async def record_started_call(
+    step: StepContext, error: errors.AlreadyStartedError | errors.OutcomeUnknownError
+) -> events.Halt:
+    """Return the `Halt` for a call that was started and, as far as is known, has not ended.
+
+    If it is a call inside the handler, the run waits for its outcome from now on. Otherwise the run would wait for
+    nothing, and no worker would continue it.
+    """
+    history, request_id = step.history, error.request_id
+    if all(body["waits"] != request_id for _, body in history.waiting()):
+        with suppress(errors.RequestNotFoundError):  # it is in another store
+            request = await call_store(history.store, history.store.get, request_id)
+            if request.run_id == history.run_id and request.state not in _OPEN:
+                body = {"waits": request_id, "path": step.path, "name": step.runnable.name}
+                history.put(_inside(step), body)
+    if isinstance(error, errors.OutcomeUnknownError):
+        return events.Halt("error", "outcome_unknown", str(error), error)
+    reason = "approval_already_claimed"
+    return events.Halt("cancelled", reason, str(error), output=events.ended_output(reason, request_id))
+
+
 def cancelled(step: StepContext, request: Request) -> events.Halt:
     """Return the `Halt` of a run that a person cancelled at this request."""
     if request.kind == "call":
@@ -187,6 +208,7 @@ def cancelled(step: StepContext, request: Request) -> events.Halt:
 
 
 _CANCEL = "sayso.cancel"
+_OPEN = {State.PENDING, State.APPROVED}
 _SPENT = {State.RUNNING, State.DONE, State.FAILED}
 
 

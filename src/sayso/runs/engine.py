@@ -28,7 +28,7 @@ from sayso.model.ids import call_digest
 from sayso.model.request import Request, State
 from sayso.model.run import RunState, RunUpdate
 from sayso.runs import events, state
-from sayso.runs.decisions import answers, cancelled, record_held_call, record_question
+from sayso.runs.decisions import answers, cancelled, record_held_call, record_question, record_started_call
 from sayso.runs.events import Denied, Failed, Halt, NestedCallHeld, QuestionAsked, RunStatus
 from sayso.runs.state import Body, Checkpoint, Deferred, LostValue, StepContext, current_context, resolution_place
 from sayso.stores.base import ProgramStore
@@ -36,7 +36,6 @@ from sayso.stores.base import ProgramStore
 _SUCCESS = RunStatus(code="success")
 _REASONS = {
     errors.PolicyError: "approval_policy_error",
-    errors.OutcomeUnknownError: "outcome_unknown",
     errors.StoreError: "store_failed",
     errors.StartRefusedError: None,
     errors.RunBusyError: None,
@@ -172,9 +171,8 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
         raise (await record_question(step, asked)) from None
     except NestedCallHeld as held:
         raise (await record_held_call(step, held)) from None
-    except errors.AlreadyStartedError as error:
-        reason = "approval_already_claimed"
-        raise Halt("cancelled", reason, str(error), output=events.ended_output(reason, error.request_id)) from error
+    except (errors.AlreadyStartedError, errors.OutcomeUnknownError) as error:
+        raise (await record_started_call(step, error)) from error
     except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
         raise Failed(type(error).__name__, str(error)) from error
     except errors.SaysoError as error:
