@@ -1,4 +1,4 @@
-"""Run schedules: `python -m tests.simulation [--seed N] [--schedules N] [--seconds S] [--first N]`."""
+"""Run schedules: `python -m tests.simulation [--seed N] [--schedules N] [--seconds S] [--first N] [--scene NAME]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 
 from tests.simulation.kernel import simulated
 from tests.simulation.network import wired
-from tests.simulation.play import play
+from tests.simulation.play import SCENES, play
 
 
 def main() -> int:
@@ -18,12 +18,15 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--schedules", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    named = {kind.__name__: kind for kind in SCENES}
+    parser.add_argument("--scene", choices=sorted(named), help="play all seeds as this kind of schedule")
     options = parser.parse_args()
+    scene = named.get(options.scene)
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.schedules)
     began, done, faults = time.process_time(), 0, 0
     with simulated() as use, wired():
         for seed in seeds:
-            played = play(seed, use)
+            played = play(seed, use, scene)
             done, faults = done + 1, faults + len(played.faults)
             if played.broken is not None:
                 print(f"schedule {seed} ({played.scene}) broke a promise: {played.broken}; faults: {played.faults}")

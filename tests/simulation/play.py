@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.simulation.kernel import World
-from tests.simulation.scenes import Scene, calls, gates, runs, server
+from tests.simulation.programs import Scene
+from tests.simulation.scenes import calls, gates
+from tests.simulation.servers import server
+from tests.simulation.stored_runs import runs, workers
 
-__all__ = ["Played", "play"]
+__all__ = ["SCENES", "Played", "play"]
 
 
 class Played(NamedTuple):
@@ -26,7 +29,7 @@ class Played(NamedTuple):
     steps: int
 
 
-SCENES: tuple[type[Scene], ...] = (calls, calls, calls, calls, gates, gates, server, server, runs, calls)
+SCENES: tuple[type[Scene], ...] = (calls, calls, calls, calls, gates, gates, server, workers, runs, calls)
 """By the last digit of a seed: mostly what costs least, as that gives the most schedules."""
 
 

@@ -14,6 +14,7 @@ from sayso.stores.jsonl_file import Lines
 from sayso.stores.transaction import LEASE
 from tests.simulation.grants import Grants, detail_of
 from tests.simulation.kernel import LEASE_SECONDS, BrokenPromiseError
+from tests.simulation.run_records import RunRecords
 
 if TYPE_CHECKING:
     from sayso.model.request import Request
@@ -144,6 +145,7 @@ class Promises:
         undo: For how many seconds a reviewer may take an approval back.
         again: Who let the effect of which request happen again.
         grants: What is promised of grants.
+        stored_runs: What is promised of stored runs.
     """
 
     def __init__(self, world: World, disk: Disk, name: str) -> None:
@@ -162,6 +164,7 @@ class Promises:
         self.undo = 0
         self.again: set[tuple[str, str]] = set()
         self.grants = Grants(self.broken)
+        self.stored_runs = RunRecords(self)
         self.rows: dict[str, _Row] = {}
         self._begin()
 
@@ -171,11 +174,16 @@ class Promises:
         self._lines = Lines(self._name)
         self.rows = {}
         self.grants.begin()
+        self.stored_runs.begin()
 
     def broken(self, what: str) -> BrokenPromiseError:
         """Note what was broken: code that is called back may not raise it to anybody."""
         self._world.broken = self._world.broken or BrokenPromiseError(what)
         return self._world.broken
+
+    def is_alive(self, worker: str) -> bool:
+        """Say whether a process with this name is alive."""
+        return any(one.worker_name == worker and not one.is_dead for one in self._world.processes)
 
     # -- what happened ---------------------------------------------------------------------------------------------
 
@@ -228,7 +236,7 @@ class Promises:
         row = self.rows[request_id]
         last = self._last(request_id, row)
         may_run = last not in self.begun or (last not in self.ended and self.runs_in[last] is not None)
-        if may_run and any(one.worker_name == row.worker and not one.is_dead for one in self._world.processes):
+        if may_run and self.is_alive(row.worker):
             return None
         return self.effects[request_id] > 0
 
@@ -319,6 +327,7 @@ class Promises:
 
     def _take(self, line: dict[str, Any], *, is_again: bool) -> None:
         self._take_leases(line.get("records", ()))
+        self.stored_runs.take(line, is_again=is_again)
         for columns in line.get("asked", ()):
             self.rows[columns["id"]] = _Row({"effect_digest": None, "key_digest": None, "ends_at": None, **columns})
         changed = {columns["id"]: columns for columns in line.get("changed", ())}
