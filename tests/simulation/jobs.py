@@ -56,6 +56,7 @@ class Job:
         is_slow: Whether it may run for longer than its lease.
         pauses: How often a gated function, or that of a `with` block, may pause half-way.
         waits: Whether a gate blocks for a while, and raises then, instead of raising at once.
+        tool: The name of a gated function.
     """
 
     run: str
@@ -76,6 +77,7 @@ class Job:
     is_slow: bool = False
     pauses: int = 0
     waits: bool = False
+    tool: str = "pay"
 
     @property
     def terms(self) -> Terms:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.simulation.kernel import World
 from tests.simulation.programs import Scene
-from tests.simulation.scenes import calls, gates
+from tests.simulation.scenes import budgets, calls, gates
 from tests.simulation.servers import server
 from tests.simulation.stored_runs import runs, workers
 
@@ -29,7 +29,7 @@ class Played(NamedTuple):
     steps: int
 
 
-SCENES: tuple[type[Scene], ...] = (calls, calls, calls, calls, gates, gates, server, workers, runs, calls)
+SCENES: tuple[type[Scene], ...] = (calls, calls, calls, budgets, gates, gates, server, workers, runs, budgets)
 """By the last digit of a seed: mostly what costs least, as that gives the most schedules."""
 
 

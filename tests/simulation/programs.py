@@ -40,6 +40,12 @@ def store_on(machine: Machine) -> Store:
     return store
 
 
+@sayso.gate(name="inside", when=lambda: False)
+def _inside(request_id: str) -> str:
+    """Say of this call, which no person sees, that it did nothing; that says nothing of the call around it."""
+    raise sayso.NotExecuted(request_id)
+
+
 class Scene:
     """One schedule with everybody in it.
 
@@ -48,12 +54,16 @@ class Scene:
         machine: Where the store is.
     """
 
+    trouble = 600.0
+    """Seconds until faults end, if the programs have not ended before."""
     settling = 0.0
     """Seconds until messages of programs that have ended have come."""
     ways = ("once", "once", "by hand", "gate")
     """How calls are made."""
     may_pause = True
     """Whether a call that paused half-way may go on by itself."""
+    rule: Callable[..., Any] | None = None
+    """Which calls of gates a person sees; all of them without it."""
 
     def __init__(self, world: World, machine: Machine) -> None:
         self.world, self.machine = world, machine
@@ -77,7 +87,7 @@ class Scene:
         """
         world = self.world
         self.start_all()
-        world.run(lambda: self.has_ended or world.now > 600)
+        world.run(lambda: self.has_ended or world.now > self.trouble)
         world.is_calm = True
         for machine in world.machines:
             machine.disk.refuses = 0
@@ -165,8 +175,9 @@ class Scene:
 
         options: dict[str, Any] = {"timeout": "20s"} if job.waits else {"wait": "raise"}
         options |= {"verify": verify} if job.verifies else {}
+        options |= {} if self.rule is None else {"when": self.rule}
         pay = sayso.gate(
-            name="pay", quorum=job.quorum, approval_expires=job.lasts, expires=job.expires, retries=job.retries,
+            name=job.tool, quorum=job.quorum, approval_expires=job.lasts, expires=job.expires, retries=job.retries,
             idempotent=job.idempotent, key=None if job.key is None else f"{job.key}-{number}", effect=job.effect,
             suspends=Paused, store=store, **options,
         )  # fmt: skip
@@ -369,6 +380,8 @@ class Scene:
                 raise TimeoutError(start.request_id)
             case "did not run":
                 raise sayso.NotExecuted(start.request_id)
+            case "a call inside did not run":
+                return _inside(start.request_id)
             case _:
                 return start.request_id
 

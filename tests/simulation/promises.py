@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sayso.stores.jsonl_file import Lines
 from sayso.stores.transaction import LEASE
+from tests.simulation.budgets import BUDGET, Budgets
 from tests.simulation.grants import Grants, detail_of
 from tests.simulation.kernel import LEASE_SECONDS, BrokenPromiseError
 from tests.simulation.run_records import RunRecords
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.disk import Disk, File
     from tests.simulation.kernel import Process, World
 
-__all__ = ["Acknowledged", "Promises", "Start", "Terms"]
+__all__ = ["Acknowledged", "Promises", "Row", "Start", "Terms"]
 
 _AFTER = {
     "pending": {"pending", "approved", "rejected", "feedback", "cancelled", "expired", "answered"},
@@ -76,7 +77,7 @@ class _Vote(NamedTuple):
     again: bool
 
 
-class _Row:
+class Row:
     """What the file says of a request, as far as it is checked."""
 
     def __init__(self, columns: dict[str, Any]) -> None:
@@ -96,6 +97,10 @@ class _Row:
         return self.columns["state"]
 
     @property
+    def is_within_budget(self) -> bool:
+        return any(vote.grant == BUDGET for vote in self.votes)
+
+    @property
     def voters(self) -> list[str]:
         return [vote.by for vote in self.votes]
 
@@ -113,7 +118,8 @@ class _Row:
                 self.has_paused = True
             case "voted" | "approved":
                 kept = [] if "votes_reset" in detail or "edited" in detail else self.votes
-                self.votes = [*kept, _Vote(by, at, detail.get("grant"), "again" in detail)]
+                under = BUDGET if BUDGET in detail else detail.get("grant")
+                self.votes = [*kept, _Vote(by, at, under, "again" in detail)]
             case "undone":
                 self.votes = [] if "edited" in detail else [vote for vote in self.votes if vote.by != by]
             case "returned":
@@ -145,6 +151,7 @@ class Promises:
         undo: For how many seconds a reviewer may take an approval back.
         again: Who let the effect of which request happen again.
         grants: What is promised of grants.
+        budgets: What is promised of budgets.
         stored_runs: What is promised of stored runs.
     """
 
@@ -164,8 +171,9 @@ class Promises:
         self.undo = 0
         self.again: set[tuple[str, str]] = set()
         self.grants = Grants(self.broken)
+        self.budgets = Budgets(self)
         self.stored_runs = RunRecords(self)
-        self.rows: dict[str, _Row] = {}
+        self.rows: dict[str, Row] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -174,6 +182,7 @@ class Promises:
         self._lines = Lines(self._name)
         self.rows = {}
         self.grants.begin()
+        self.budgets.begin()
         self.stored_runs.begin()
 
     def broken(self, what: str) -> BrokenPromiseError:
@@ -201,10 +210,11 @@ class Promises:
         if row is None or row.state not in _BEGUN:
             raise self.broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
         offered = [self.offered[request_id, vote.by] for vote in row.votes if vote.grant is None]
-        if len(row.votes) < self.quorum.get(request_id, 1) or not all(text in one for one in offered):
+        has_quorum = row.is_within_budget or len(row.votes) >= self.quorum.get(request_id, 1)
+        if not has_quorum or not all(text in one for one in offered):
             raise self.broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
         for vote in row.votes:
-            if vote.grant is not None:
+            if vote.grant not in {None, BUDGET}:
                 self.grants.check_vote(vote.grant, vote.by, arguments)
         if self._file is not None and len(self._file.durable) < row.lines["started"]:
             raise self.broken(f"{request_id} ran before its start was on the disk")
@@ -218,6 +228,7 @@ class Promises:
         """It does what it is for."""
         request_id, row = start.request_id, self.rows[start.request_id]
         self.effects[request_id] += 1
+        self.budgets.call_takes_effect(request_id)
         if self.effects[request_id] > 1 and not self._terms(row).idempotent:
             raise self.broken(f"{request_id} took effect {self.effects[request_id]} times")
         effect = row.columns["effect_digest"]
@@ -228,7 +239,7 @@ class Promises:
             if is_same and self.effects[other_id] and not self._may_repeat(other_id, other):
                 raise self.broken(f"{request_id} took effect, and {other_id} had it")
 
-    def _may_repeat(self, request_id: str, row: _Row) -> bool:
+    def _may_repeat(self, request_id: str, row: Row) -> bool:
         return all(vote.again and (request_id, vote.by) in self.again for vote in row.votes)
 
     def look(self, request_id: str) -> bool | None:
@@ -239,6 +250,12 @@ class Promises:
         if may_run and self.is_alive(row.worker):
             return None
         return self.effects[request_id] > 0
+
+    def did_nothing(self, row: Row) -> bool:
+        """Say whether the last call of a request surely did nothing, by its own word or because it never ran."""
+        start = self._last(row.columns["id"], row)
+        is_seen = row.events[-1][0] == "resolved"  # a person looked, or a hook
+        return start not in self.begun or is_seen or self.ended.get(start) == "did not run"
 
     def call_ended(self, start: Start, how: str) -> None:
         """It returned, or raised."""
@@ -253,10 +270,10 @@ class Promises:
         self.pauses[start.request_id] += 1
         self.ended[start] = "paused"
 
-    def _has_ended(self, request_id: str, row: _Row) -> bool:
+    def _has_ended(self, request_id: str, row: Row) -> bool:
         return self._last(request_id, row) in self.ended
 
-    def _last(self, request_id: str, row: _Row) -> Start:
+    def _last(self, request_id: str, row: Row) -> Start:
         start = Start(request_id, row.starts)
         is_doubled = start not in self.begun and row.starts > 1 and row.events[0][1].startswith("token:")
         return start._replace(attempt=row.starts - 1) if is_doubled else start  # its message came twice, far apart
@@ -329,10 +346,11 @@ class Promises:
         self._take_leases(line.get("records", ()))
         self.stored_runs.take(line, is_again=is_again)
         for columns in line.get("asked", ()):
-            self.rows[columns["id"]] = _Row({"effect_digest": None, "key_digest": None, "ends_at": None, **columns})
+            self.rows[columns["id"]] = Row({"effect_digest": None, "key_digest": None, "ends_at": None, **columns})
         changed = {columns["id"]: columns for columns in line.get("changed", ())}
         for run, _, at, request_id, event, by, _, text, _ in line.get("journal", ()):
             row, detail = self.rows.get(request_id), detail_of(text)
+            self.budgets.take(request_id, event, by, at, detail)
             if run.startswith("sayso:grant:"):
                 self.grants.take(event, by, at, detail)
             if row is None:
@@ -347,6 +365,7 @@ class Promises:
                 self._check_vote(request_id, row, at)
         for request_id, columns in changed.items():
             self._check_change(request_id, columns, is_again=is_again)
+        self.budgets.end_line(is_again=is_again)
         for columns in line.get("asked", ()):
             self._check_asked(columns["id"])
 
@@ -357,7 +376,7 @@ class Promises:
             if other_id != request_id and is_same and (asked["key_digest"] is not None or other.state in _OPEN):
                 raise self.broken(f"{request_id} was asked, and {other_id} is the same call ({other.state})")
 
-    def _check_vote(self, request_id: str, row: _Row, at: int) -> None:
+    def _check_vote(self, request_id: str, row: Row, at: int) -> None:
         by = row.votes[-1].by
         if by.startswith(("program:", "token:")):
             raise self.broken(f"{request_id} was decided by {by}, who asked for it")
@@ -384,7 +403,7 @@ class Promises:
         if row.state in {"done", "failed"} and row.state != before:
             self._check_end(request_id, row)
 
-    def _check_end(self, request_id: str, row: _Row) -> None:
+    def _check_end(self, request_id: str, row: Row) -> None:
         if (self.effects[request_id] > 0) is not (row.state == "done"):
             raise self.broken(f"{request_id} became {row.state}, and took effect {self.effects[request_id]} times")
         if row.events[-1][0] == "resolved":
@@ -396,23 +415,23 @@ class Promises:
         if how in {None, "paused"} or (how == "done") is not (row.state == "done"):
             raise self.broken(f"{request_id} became {row.state}, and its last call ended: {how}")
 
-    def _terms(self, row: _Row) -> Terms:
+    def _terms(self, row: Row) -> Terms:
         return self.terms.get(row.columns["run_id"], Terms())
 
-    def _begun(self, row: _Row) -> set[str]:
+    def _begun(self, row: Row) -> set[str]:
         """Return the states in which a call may be that ran."""
         if not any(self._terms(row)):
             return _BEGUN
         is_returned = any(event == "returned" for event, _ in row.events)  # its grant has ended, so a person decides
         return _BEGUN | _BETWEEN | ({"pending", "rejected", "feedback"} if is_returned else set[str]())
 
-    def _check_start(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
+    def _check_start(self, request_id: str, row: Row, at: int, *, is_again: bool) -> None:
         retries, idempotent, _ = self._terms(row)
         if row.starts > 1 + retries and not idempotent:
             raise self.broken(f"{request_id} was started {row.starts} times")
         if row.state != "approved" and not (idempotent and row.state == "unknown"):
             raise self.broken(f"{request_id} was started when it was {row.state}")
-        if len(set(row.voters)) < self.quorum.get(request_id, 1):
+        if not row.is_within_budget and len(set(row.voters)) < self.quorum.get(request_id, 1):
             raise self.broken(f"{request_id} was started, and only {row.voters} approved it")
         if row.columns["ends_at"] is not None and at >= row.columns["ends_at"]:
             raise self.broken(f"{request_id} was started after its approval had ended")
@@ -426,7 +445,9 @@ class Promises:
             if other is not row and other.columns["effect_digest"] == effect and has_it:
                 raise self.broken(f"{request_id} was started, and {other_id} has its effect ({other.state})")
 
-    def _check_vote_counts(self, request_id: str, row: _Row, vote: _Vote, at: int) -> None:
+    def _check_vote_counts(self, request_id: str, row: Row, vote: _Vote, at: int) -> None:
+        if vote.grant == BUDGET:
+            return
         if vote.grant is not None:
             self.grants.check_start(vote.grant, request_id, at)
             return
@@ -434,7 +455,7 @@ class Promises:
         if is_held and at < vote.at + self.undo * 1_000_000:
             raise self.broken(f"{request_id} was started, and {vote.by} could still undo their approval")
 
-    def _check_given_up(self, request_id: str, row: _Row, at: int, *, is_again: bool) -> None:
+    def _check_given_up(self, request_id: str, row: Row, at: int, *, is_again: bool) -> None:
         start = self._last(request_id, row)
         process = self.runs_in.get(start)
         is_alive = process is not None and not (process.is_dead or process.has_ended)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sayso import policy
 from sayso.channels import registry
+from sayso.model.grant import Budget
+from tests.simulation.budgets import Limit
+from tests.simulation.jobs import Job
 from tests.simulation.kernel import World
 from tests.simulation.people import Habits
 from tests.simulation.programs import STORE, Inbox, Scene
 
-__all__ = ["calls", "gates"]
+__all__ = ["budgets", "calls", "gates"]
 
 
 class calls(Scene):  # noqa: N801  the name by which a schedule is reported
@@ -55,3 +61,33 @@ class gates(calls):  # noqa: N801
         if self.habits.undo is not None:
             self.promises.undo = self.habits.undo
             world.kinds.remove(world.jump)  # by the clock of the store, the time to undo would last for hours
+
+
+class budgets(gates):  # noqa: N801
+    """Programs whose policy allows their calls within budgets that they share; a person sees the others."""
+
+    ways = ("gate",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        rng, promises = world.rng, self.promises
+        promises.budgets.tools = ("pay", "buy")
+        promises.budgets.limits = tuple(
+            Limit(rng.choice((2, 4)) if counts else rng.choice((40, 70)), rng.choice((30, 90, 600)), counts,
+                  rng.random() < 0.3, rng.choice((None, "shared")))
+            for counts in rng.choice(((True,), (False,), (True, False)))
+        )  # fmt: skip
+
+    def rule(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Allow calls within the budgets."""
+        limits = self.promises.budgets.limits
+        return policy.allow(budget=[Budget(limit.text, limit.name) for limit in limits])
+
+    def new_job(self, n: int) -> Job:
+        """Return several calls by chance, which may fail in each way."""
+        job, rng = super().new_job(n), self.world.rng
+        job.calls, job.effect, job.tool = rng.choice((2, 3, 4)), None, rng.choice(self.promises.budgets.tools)
+        if not job.idempotent:
+            ends = ("done", "done", "fails", "times out", "did not run", "a call inside did not run")
+            job.ends = rng.choice(ends)
+        return job

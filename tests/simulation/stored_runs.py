@@ -146,6 +146,8 @@ class runs(Scene):  # noqa: N801  the name by which a schedule is reported
 class workers(server):  # noqa: N801
     """The same behind a server, with workers on two other machines that cannot see each other's processes."""
 
+    trouble = 300.0
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.habits = Habits(resolves=world.rng.random() < 0.4)

@@ -289,6 +289,11 @@ class BudgetContract(Scene):
         assert other.get(request.id).budgets == (_SUM,)
         other.close()
 
+    def test_a_call_that_has_ended_before_it_is_recorded_is_approved_by_no_budget(self) -> None:
+        request = self.within(40, expires_at=self.clock())
+        assert self.store.settle(request.id).state is State.EXPIRED
+        assert self.events(request) == ["asked", "expired"]
+
     def test_a_call_without_room_waits_for_a_person_who_is_told_why(self) -> None:
         self.store.start(self.within(70).id, "a")
         request = self.within(31)

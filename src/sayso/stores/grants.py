@@ -82,7 +82,7 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
 
     If a budget is used up, the request waits for a person, who is told why.
     """
-    if request.always or request.kind != "call":
+    if request.always or request.kind != "call" or lifecycle.is_due(request, tx.now()):
         return request, ()
     if request.budgets:
         now = tx.now()
