@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from sayso.stores import postgres_connection
 from sayso.stores.postgres import PostgresStore
-from sayso.stores.postgres_connection import Connection, Connections
+from sayso.stores.postgres_connection import COMMIT, Connection, Connections
 
 PREPARED = "SELECT count(*) FROM pg_prepared_statements"
 
@@ -58,6 +58,15 @@ def test_a_statement_that_fails_raises_what_a_cursor_would(connection: Connectio
     with pytest.raises(faults.SyntaxError):
         connection.command(b"BEGINN")
     assert connection.run("SELECT n FROM one") == [(1,)]
+
+
+def test_a_commit_that_rolled_back_says_so(connection: Connection) -> None:
+    connection.command(b"BEGIN")
+    with pytest.raises(faults.UndefinedTable):
+        connection.run("SELECT 1 FROM no_such_table")
+    with pytest.raises(faults.InFailedSqlTransaction, match="rolled back"):
+        connection.command(COMMIT)
+    assert connection.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def test_a_connection_that_is_lost_says_so(connection: Connection, url: str) -> None:

@@ -23,6 +23,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores import processes
 from sayso.stores.base import Store
+from sayso.stores.filter import RunFilter
 from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from tests.support.tcp_proxy import Proxy
@@ -231,6 +232,34 @@ def test_a_work_whose_commit_was_lost_without_a_trace_is_not_done_again(url: str
         assert kept == {"first": {}, "a": {"went": went.count("a")}, "b": {"went": went.count("b")}}
     assert went.count("a") == went.count("b") == 1
     proxy.close()
+
+
+def test_a_decision_in_one_commit_with_a_read_that_the_database_broke_off_is_recorded(
+    store: PostgresStore, url: str
+) -> None:
+    import psycopg
+
+    store.keep(Record("channel", "hook", {}))  # else the commit looks once more for one
+    request = store.ask(sample_call(None))
+    went: list[str] = []
+
+    def read(view: Store) -> int:
+        went.append("read")
+        return len(view.runs(RunFilter())[0])
+
+    with psycopg.connect(url) as other:  # as an upgrade, or VACUUM FULL
+        other.execute("LOCK TABLE sayso.run IN ACCESS EXCLUSIVE MODE")
+        told: list[Any] = []
+        thread = threading.Thread(target=lambda: told.extend(store.together([partial(approve, request), read])))
+        thread.start()
+        while thread.is_alive() and len(went) < 2:  # the first time it is broken off
+            time.sleep(0.005)
+        other.rollback()
+        thread.join()
+    approved, runs = told
+    assert store.get(request.id) == approved
+    assert approved.state is State.APPROVED
+    assert runs == 0
 
 
 def test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_them(

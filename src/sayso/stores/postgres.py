@@ -30,7 +30,7 @@ from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
 from sayso.stores.codec import RequestRow, Seal, digests_of
-from sayso.stores.postgres_connection import Connection, Connections, translated
+from sayso.stores.postgres_connection import COMMIT, Connection, Connections, translated
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
 from sayso.stores.processes import forget_after_fork
@@ -297,7 +297,7 @@ class PostgresStore(Watched, SqlStore):
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
-        verbs = [_Verb(joined(self, work), is_alone=False) for work in works]
+        verbs = [_Verb(_unless_it_failed(joined(self, work)), is_alone=False) for work in works]
         with self._write_lock:
             for first in range(0, len(verbs), _MOST):
                 batch = verbs[first : first + _MOST]
@@ -326,7 +326,7 @@ class PostgresStore(Watched, SqlStore):
             if absent and connection.run(sql, sorted(absent)):
                 raise Stale  # a channel, grant or stop was created after the first work looked for one
             is_sent = True
-            connection.command(b"COMMIT")
+            connection.command(COMMIT)
             is_committed = True
         except _LOST as error:
             if is_sent and connection.closed:
@@ -428,7 +428,7 @@ class PostgresStore(Watched, SqlStore):
                 connection.command(self._begin)
                 result = verb.work(tx)
                 is_sent = True
-                connection.command(b"COMMIT")
+                connection.command(COMMIT)
         except BaseException as error:
             if is_sent and (connection.closed or not isinstance(error, Exception)):
                 self._keep_lost(verb, tx, result, error)
@@ -507,6 +507,19 @@ class _Verb:
         """Next, try it with stored rows; and after that in a transaction, which can only be overtaken by others."""
         self.is_alone = self.is_alone and self.may_guess
         self.may_guess = False
+
+
+def _unless_it_failed(work: Callable[[PostgresTransaction], T]) -> Callable[[PostgresTransaction], T]:
+    """Return a joined work that raises what it got of the database: no statement works then, and nothing commits."""
+
+    def raising(tx: PostgresTransaction) -> T:
+        result = work(tx)
+        error = result_of(result)
+        if isinstance(error, psycopg.Error):
+            raise error
+        return result
+
+    return raising
 
 
 def _parsed(url: str) -> tuple[str, bool]:

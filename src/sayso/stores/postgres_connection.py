@@ -19,6 +19,7 @@ from psycopg import generators, pq
 
 _CONNECTIONS = 4  # per process and store; a caller waits if all are in use
 _PREPARED = 100  # statements per connection
+COMMIT = b"COMMIT"
 _DIALECT = (
     ("instr(", "strpos("),
     ("json_each(?)", "json_array_elements_text(CAST(? AS json))"),
@@ -85,10 +86,17 @@ class Connection(psycopg.Connection[Any]):
             return _rows(self._answer())
 
     def command(self, text: bytes) -> None:
-        """Run commands that return nothing and have no values, such as BEGIN."""
+        """Run commands that return nothing and have no values, such as BEGIN.
+
+        Raises:
+            InFailedSqlTransaction: A statement of the transaction failed, so that its COMMIT rolled it back, for which
+                Postgres sends no error.
+        """
         with self.lock:
             self.pgconn.send_query(text)
-            self._answer()
+            done = self._answer().command_status
+        if text == COMMIT and done != COMMIT:
+            raise faults.InFailedSqlTransaction("a statement failed, so the transaction was rolled back")
 
     def _name(self, sql: str) -> bytes | None:
         """Return the name of the prepared statement; None for the first use of one, which is often the only one."""
