@@ -44,6 +44,7 @@ from sayso.stores.postgres_database import changes_since
 from sayso.stores.postgres_transaction import PostgresTransaction
 
 ADA = Identity(LOCAL, "ada")
+AWAY = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
 PATIENCE = 30  # seconds in which a change must be noticed
 
 
@@ -175,6 +176,71 @@ def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, prox
         with pytest.raises(errors.StoreUnavailableError, match="may or may not be stored"):
             store.keep(Record("note", "b", {}), only_new=True)
         assert store.record("note", "b") is not None
+
+
+@pytest.mark.parametrize("verb", ["decide", "start", "finish"])
+def test_what_may_have_been_committed_when_the_database_went_away_is_said(
+    url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(postgres, "_PATIENCE", 0.2)
+    with closing(PostgresStore(through(proxy, url))) as store, closing(PostgresStore(url)) as other:
+        cycle(store)
+        request, token = store.ask(sample_call(None)), new_token()
+        verbs: dict[str, Callable[[], Request]] = {
+            "decide": lambda: decide(store, request),
+            "start": lambda: store.start(request.id, token),
+            "finish": lambda: store.finish(request.id, token, Outcome("done")),
+        }
+        for name, work in verbs.items():
+            if name == verb:
+                break
+            work()
+        proxy.cut("after", request.id)
+        monkeypatch.setattr(store._connections, "_connect", PostgresStore(AWAY)._connect)
+        with pytest.raises(errors.StoreUnavailableError, match="may or may not be stored"):
+            verbs[verb]()
+        assert other.get(request.id).state in {State.APPROVED, State.RUNNING, State.DONE}
+
+
+def test_who_knows_the_row_gives_up_like_anybody_else_when_the_database_went_away(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, tries = store.ask(sample_call(None)), list[int]()
+    store._cache.heads.clear()  # so that a decision reads the end of the chain, and nothing else
+
+    def lost(self: Connection, sql: str, values: Sequence[Any] = ()) -> Rows:
+        self.close()
+        raise OperationalError("the connection is lost")
+
+    def connect() -> Connection:
+        tries.append(1)
+        raise OperationalError("the database is not there")
+
+    monkeypatch.setattr(postgres, "_PATIENCE", 0.0)
+    monkeypatch.setattr(Connection, "run", lost)
+    monkeypatch.setattr(store._connections, "_connect", connect)
+    with pytest.raises(errors.StoreUnavailableError):
+        decide(store, request)
+    assert len(tries) < 3
+
+
+def test_a_text_that_is_too_long_for_an_index_is_refused_at_once(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, connect = list[str](), store._connections._connect
+    cycle(store)
+
+    def counted() -> Connection:
+        tries.append("connect")
+        return connect()
+
+    monkeypatch.setattr(store._connections, "_connect", counted)
+    run_id = "".join(chr(0x4E00 + 7919 * n % 20000) for n in range(3000))
+    for refused in (lambda: store.ask(sample_call(run_id)), lambda: store.keep(Record("note", run_id, {}))):
+        with pytest.raises(errors.StoreError, match="index row requires") as caught:
+            refused()
+        assert not isinstance(caught.value, errors.StoreUnavailableError)
+    assert tries == []
 
 
 def test_a_start_that_another_won_meanwhile_is_refused_after_a_lost_connection(url: str, proxy: Proxy) -> None:

@@ -60,11 +60,13 @@ _LOST = (
 )  # fmt: skip
 # These are operational errors, too, of a database that is there.
 _REFUSED = (faults.QueryCanceled, faults.LockNotAvailable, faults.DiskFull, faults.OutOfMemory)
+_CONFLICTS = (faults.SerializationFailure, faults.DeadlockDetected)  # with another transaction; nothing was recorded
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 _SLEPT = 1.0  # seconds by which a clock of this machine must have jumped before the database's is read again
 _machine = time.time  # noqa: TID251  only to find out that the monotonic clock stopped, or that somebody set this one
 _UNDONE = object()
+_MAYBE = "the change may or may not be stored"
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
@@ -151,27 +153,38 @@ class PostgresStore(Watched, SqlStore):
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
-    def _patiently(self, work: Callable[[Connection], T], began: float | None = None) -> T:
+    def _patiently(self, work: Callable[[Connection], T], verb: _Verb | None = None) -> T:
         """Run a work on a connection, and again on another one if the database was lost meanwhile.
 
-        Verbs pass when they `began`, so that those behind one lock do not each wait for the database in turn.
+        The patience for a verb counts from when it began, so that those behind one lock do not each wait for the
+        database in turn.
         """
-        deadline = (time.monotonic() if began is None else began) + _PATIENCE
+        deadline = (time.monotonic() if verb is None else verb.began) + _PATIENCE
         while True:
+            connection = None
             try:
                 connection = self._connections.take()
                 try:
                     return work(connection)
                 finally:
                     self._connections.give(connection)
+            except _CONFLICTS as error:
+                if time.monotonic() > deadline:
+                    raise _fault(error, self._place) from error
             except _LOST as error:
-                if isinstance(error, _REFUSED):
+                # Not by the error alone: there are many more like `_REFUSED`, e.g. for a text too long for an index.
+                is_open = connection is not None and not connection.closed
+                is_reset = isinstance(error, faults.InvalidSqlStatementName)
+                if isinstance(error, _REFUSED) or (is_open and not is_reset):
                     raise _fault(error, self._place) from error
                 self._connections.close()
                 if not self._is_reached or time.monotonic() > deadline:
-                    raise _fault(error, self._place) from error
+                    undone = "nothing was recorded" if verb is None or not verb.lost else _MAYBE
+                    raise errors.StoreUnavailableError(
+                        f"{self._place} cannot be reached ({_first_line(error)}); {undone}"
+                    ) from error
                 time.sleep(0.05)
-            except (faults.DataError, faults.SerializationFailure):
+            except faults.DataError:
                 raise
             except psycopg.Error as error:
                 raise _fault(error, self._place) from error
@@ -242,7 +255,7 @@ class PostgresStore(Watched, SqlStore):
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
         if len(batch) > 1:
             with suppress(Exception):  # then each is tried alone and gets its own error
-                self._patiently(partial(self._together, batch), batch[0].began)
+                self._patiently(partial(self._together, batch), batch[0])
         for verb in batch:
             if not verb.is_done:
                 self._settled(verb, is_alone=True)
@@ -302,7 +315,7 @@ class PostgresStore(Watched, SqlStore):
             for first in range(0, len(verbs), _MOST):
                 batch = verbs[first : first + _MOST]
                 with suppress(Exception):  # then each is tried alone and gets its own error
-                    self._patiently(partial(self._in_one, batch), batch[0].began)
+                    self._patiently(partial(self._in_one, batch), batch[0])
                 for verb in batch:
                     if not verb.is_done:
                         self._settled(verb)
@@ -394,14 +407,16 @@ class PostgresStore(Watched, SqlStore):
             if is_alone and not verb.is_alone:
                 return None
             try:
-                return self._patiently(partial(self._tried, verb), verb.began)
-            except (Stale, faults.SerializationFailure, faults.DeadlockDetected):
+                return self._patiently(partial(self._tried, verb), verb)
+            except Stale:
                 verb.guess_less()
             except NeedsTransaction:
                 verb.is_alone = verb.may_guess = False
+            except errors.StoreUnavailableError:
+                raise
             except errors.SaysoError:
                 # The conflict may be with its own write, from before the connection was lost.
-                if verb.lost and self._patiently(partial(self._was_taken, verb), verb.began):
+                if verb.lost and self._patiently(partial(self._was_taken, verb), verb):
                     return None
                 if not verb.has_guessed:
                     raise
@@ -454,8 +469,7 @@ class PostgresStore(Watched, SqlStore):
             verb.lost.append((tx, result))
         elif isinstance(error, psycopg.Error) and not tx.is_read_only:
             raise errors.StoreUnavailableError(
-                f"the connection to {self._place} was lost during a commit ({_first_line(error)}); the change may or"
-                " may not be stored"
+                f"the connection to {self._place} was lost during a commit ({_first_line(error)}); {_MAYBE}"
             ) from error
 
     def _was_taken(self, verb: _Verb, connection: Connection) -> bool:
@@ -539,10 +553,13 @@ def _first_line(error: psycopg.Error) -> str:
 
 
 def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
-    """Return the error to raise for one of psycopg's."""
+    """Return the error to raise for one of psycopg's from a database that is there."""
     reason = _first_line(error)
     match error:
-        case faults.QueryCanceled() | faults.LockNotAvailable():
+        case (
+            faults.QueryCanceled() | faults.LockNotAvailable() | faults.SerializationFailure()
+            | faults.DeadlockDetected()
+        ):  # fmt: skip
             return errors.StoreBusyError(f"{place} did not answer in time ({reason}); nothing was recorded, try again")
         case faults.DiskFull() | faults.OutOfMemory():
             return errors.StoreFullError(
@@ -555,7 +572,5 @@ def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
                 f"{place} is not a sayso store or is damaged ({reason}); nothing was changed and nothing ran, restore"
                 " it from a copy or name another database"
             )
-        case psycopg.OperationalError() | psycopg.InterfaceError():
-            return errors.StoreUnavailableError(f"{place} cannot be reached ({reason}); nothing was recorded")
         case _:
             return errors.StoreError(f"{place}: {reason}; nothing was recorded")
