@@ -291,6 +291,18 @@ def crashes(times: int, workers: int) -> None:
         here.end()
 
 
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+def test_who_goes_on_with_an_older_copy_of_the_database_writes_the_schema_again(
+    store: PostgresStore, url: str, *, is_shared: bool
+) -> None:
+    store.ask(sample_call(None))
+    raw(url, "DELETE FROM sayso.schema_text")
+    request = sample_call(None)
+    found = store.together([lambda view: view.ask(request)])[0] if is_shared else store.ask(request)
+    with closing(PostgresStore(url)) as other:
+        assert other.get(request.id) == found
+
+
 def test_a_crash_of_the_server_loses_nothing_and_starts_nothing_twice() -> None:
     server()
     crashes(2, workers=3)

@@ -198,6 +198,8 @@ def insert_of(*, is_first: bool, kinds: tuple[str, ...], has_key: bool, with_sch
         "NOT EXISTS (SELECT 1 FROM standing WHERE fingerprint = ? AND holds = 1)",
     ]
     guards += [*_KEY_IS_NEW] * has_key + [none_of(kinds)] * bool(kinds)
+    # An older copy of the database may have been restored since this process wrote the schema.
+    guards += ["EXISTS (SELECT 1 FROM schema_text WHERE id = ?)"] * (not with_schema)
     schema = "known AS (INSERT INTO schema_text (id, text) VALUES (?, ?) ON CONFLICT DO NOTHING)," * with_schema
     return f"""WITH {schema} new AS (
         INSERT INTO asked ({", ".join(ASKED_OF)}) SELECT {_marks(len(ASKED_OF))} WHERE {" AND ".join(guards)}

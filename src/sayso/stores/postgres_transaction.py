@@ -126,7 +126,7 @@ class StatementBatch:
 class RowCache:
     """What this process last saw: rows of requests, ends of chains, which kinds of records exist, stored schemas.
 
-    The schemas are certainly committed. For everything else, the statements detect if it is out of date.
+    The statements detect if anything of it is out of date, e.g. because an older copy of the database was restored.
 
     Attributes:
         holders: Ids of the requests that hold, by fingerprint.
@@ -355,7 +355,8 @@ class PostgresTransaction(SqlTransaction):
     def insert(self, transition: Transition) -> None:
         request, seal, cache = transition.request, self._seal, self._cache
         schema_id = codec.schema_id(request.subject.schema)
-        schema = () if schema_id in cache.kept_schemas else (schema_id, request.subject.schema)
+        is_kept = self._may_guess and schema_id in cache.kept_schemas
+        schema = () if is_kept else (schema_id, request.subject.schema)
         values, digest = codec.insert_values(request, seal, transition.detail)
         asked, progress = values[:_ASKED_END], values[_ASKED_END:]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
@@ -365,6 +366,7 @@ class PostgresTransaction(SqlTransaction):
             notifies=_notifies(entry.event),
         )  # fmt: skip
         unique = (row.fingerprint,) if row.key_digest is None else (row.fingerprint, row.key_digest, row.key_digest)
+        unique += (schema_id,) if is_kept else ()
         new = (value for name, value in zip(ASKED_COLUMNS, asked, strict=True) if name != "fingerprint")
         guard = _guard(entry, before)
         values = (*schema, *new, *guard, *unique, row.id, row.fingerprint, *progress, entry.link, *entry)
