@@ -518,17 +518,17 @@ class EffectTakenError(StartRefusedError):
     other: str | None  # the id of the other request; None if it belongs to another program
     state: str  # of the other request
     _message = (
-        "the effect {self.effect!r} of {self.request_id} is taken by {self._taken}; the call was not run. It can start"
-        " once that request has ended without its effect. To repeat the effect anyway, withdraw {self.request_id}, ask"
-        " again, and have the new request approved with `--again` and a reason"
+        "the call of {self.request_id} was not run: {self.reason}. It can start once that has ended without its effect."
+        " To repeat it anyway, withdraw {self.request_id}, ask again, and have it approved with `--again` and a reason"
     )
 
     @property
-    def _taken(self) -> str:
+    def reason(self) -> str:
+        """Which request has the effect, without what a person can do about it."""
         is_open = self.state in {"pending", "approved", "running", "done", "unknown"}
         half_way = "" if is_open else ", after its call had been started and stopped half-way"
-        name = "another program's request" if self.other is None else self.other
-        return f"{name}, which is {self.state}{half_way}"
+        name = self.other or "a request of another program"
+        return f"its effect {self.effect!r} is taken by {name}, which is {self.state}{half_way}"
 
 
 class CallFailedError(StartRefusedError):

@@ -17,7 +17,10 @@ import sayso
 from sayso.errors import ConfigError
 from sayso.integrations.shown import is_shown
 from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
+from sayso.model.lifecycle import Outcome
+from sayso.model.request import State
 from sayso.stores.base import Store
+from sayso.testing import sample_call
 from tests.support.acting import waiting_in
 
 SCHEMA = {
@@ -45,6 +48,39 @@ def test_change_to_an_equal_value_of_another_type_is_what_runs(memory: Store, be
     told = asyncio.run(main())
     assert [(type(value), value) for value in ran] == [(type(after), after)]
     assert "changed the arguments before clean ran" in told
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_call_whose_effect_is_taken_is_told_and_keeps_no_later_one_from_the_effect(
+    memory: Store, is_async: bool
+) -> None:
+    hook, ran = ToolHook(None, {"store": memory, "effect": "clean:{purge}"}), list[Any]()
+    review, ids = sayso.Review(memory), list[str]()
+
+    async def execute(approved: dict[str, Any]) -> str:
+        ran.append(approved)
+        return "cleaned"
+
+    async def told(call_id: str) -> str:
+        call = Call("clean", {"purge": 1}, id=call_id, conversation="thread-1", schema=SCHEMA)
+        waits = hook.acall(call, execute) if is_async else asyncio.to_thread(hook.call, call, ran.append)
+        task = asyncio.ensure_future(waits)
+        (request,) = await asyncio.to_thread(waiting_in, memory)
+        ids.append(request.id)
+        review.approve(request.id, by="ada")
+        return (await task).text
+
+    first = memory.ask(sample_call("run_1", effect="clean:1"))
+    review.approve(first.id, by="ada")
+    memory.start(first.id, "t")
+    memory.finish(first.id, "t", Outcome("unknown", error="lost"))
+    text = asyncio.run(told("c1"))
+    assert text.startswith(f"clean was not run: its effect 'clean:1' is taken by {first.id}, which is unknown. This is")
+    assert memory.get(ids[0]).state is State.CANCELLED
+    review.resolve(first.id, happened=False, by="ada", comment="nothing was cleaned")
+    asyncio.run(told("c2"))
+    assert memory.get(ids[1]).state is State.DONE
+    assert len(ran) == 1
 
 
 class Line(BaseModel):

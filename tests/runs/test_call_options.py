@@ -9,6 +9,7 @@ import pytest
 
 import sayso
 from sayso import Tool, Workflow
+from sayso.model.lifecycle import Outcome
 from sayso.stores.base import Store
 from tests.support.running import agent_of, ids, reason, started, yes
 
@@ -111,6 +112,37 @@ def test_an_effect_is_taken_across_runs(each_store: Store, ran: list[Any]) -> No
     output = tool(parent_id=second.run_id, resume=yes(second)).run()
     assert (output.status.code, ran) == ("error", [5])
     assert "pay:alice" in (output.status.message or "")
+
+
+def test_a_model_that_repeats_an_effect_is_told_and_its_run_goes_on(each_store: Store, ran: list[Any]) -> None:
+    agent = agent_of([gated(ran, effect="pay:{to}")], ("pay", {"amount": 5}), ("pay", {"amount": 5}))
+    first = started(agent, prompt="go")
+    second = agent(parent_id=first.run_id, resume=yes(first)).run()
+    assert reason(second) == ("cancelled", "approval_required")
+    output = agent(parent_id=first.run_id, resume=yes(second)).run()
+    (done,), (refused,) = ids(first), ids(second)
+    assert (output.status.code, ran) == ("success", [5])
+    assert f"pay was not run: its effect 'pay:alice' is taken by {done}, which is done. This is final" in output.output
+    assert each_store.get(refused).state == "cancelled"
+
+
+def test_a_call_whose_effect_may_yet_fail_stops_the_run_until_that_is_known(each_store: Store, ran: list[Any]) -> None:
+    tool = gated(ran, effect="pay:{to}")
+    first, second = started(tool, amount=5), started(tool, amount=6)
+    review = sayso.Review(each_store)
+    for (request_id,) in map(ids, (first, second)):
+        review.approve(request_id, by="ada")
+    (met,) = ids(first)
+    each_store.start(met, "t")
+    for state in ("running", "unknown"):
+        output = tool(parent_id=second.run_id).run()
+        assert (output.error or {})["type"] == "EffectTakenError"
+        assert f"{met}, which is {state}" in (output.status.message or "")
+        if state == "running":
+            each_store.finish(met, "t", Outcome("unknown", error="lost"))
+    review.resolve(met, happened=False, by="ada", comment="the bank has nothing")
+    assert tool(parent_id=second.run_id).run().output == "paid 6 to alice"
+    assert ran == [6]
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -199,7 +199,8 @@ def _refusal_result(
         raise error
     words = "" if held is None else held.message_for_model()
     if not words or isinstance(error, errors.ValueNotKeptError | errors.EffectTakenError):
-        words = f"{words} {not_run(tool, str(error), may_change=held is None)}".strip()
+        reason = error.reason if isinstance(error, errors.EffectTakenError) else str(error)
+        words = f"{words} {not_run(tool, reason, may_change=held is None)}".strip()
     return ToolResult(words, has_run=False)
 
 
@@ -263,7 +264,10 @@ async def acall_tool(
                     else:
                         await held.wait(timeout)
     except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
-        return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        result = _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        if isinstance(error, errors.EffectTakenError) and held is not None and error.request_id == held.id:
+            await held.withdraw(error.reason)  # open, it would keep later requests from the effect
+        return result
 
 
 def call_tool(
@@ -302,7 +306,10 @@ def call_tool(
                     else:
                         held.wait()
     except Exception as error:  # noqa: BLE001  re-raised unless it becomes a message
-        return _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        result = _refusal_result(tool, held, error, options, is_tools_own=error in raised, tells_failure=tells_failure)
+        if isinstance(error, errors.EffectTakenError) and held is not None and error.request_id == held.id:
+            held.withdraw(error.reason)  # open, it would keep later requests from the effect
+        return result
 
 
 async def ask_call(tool: str, arguments: Mapping[str, Any], options: HoldOptions) -> aio.Held:

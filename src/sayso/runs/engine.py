@@ -25,7 +25,7 @@ from sayso.gates.options import Gate
 from sayso.gates.signals import Caller, open_request
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
-from sayso.model.request import Request, State
+from sayso.model.request import Request, State, not_run
 from sayso.model.run import RunState, RunUpdate
 from sayso.runs import events, state
 from sayso.runs.decisions import answers, cancelled, record_held_call, record_question, record_started_call
@@ -41,6 +41,9 @@ _REASONS = {
     errors.RunBusyError: None,
 }
 """The reason of a run that one of these exceptions stops; the first match is used."""
+
+_MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
+"""States of a request that has an effect now, and may end without it."""
 
 call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None] = ContextVar(
     "sayso_call_limit", default=None
@@ -228,6 +231,11 @@ def _gated(step: StepContext, arguments: Body | None, request: Request | None = 
             return (yield from value_for_no(step.runnable.on_reject, no.signal))
         except Exception as error:
             raise _failed(step, error) from error
+    except errors.EffectTakenError as taken:
+        if taken.state in _MAY_FAIL:  # the run can be resumed once that request has ended
+            raise
+        yield StoreCall(step.history.store.withdraw, taken.request_id, config.requester(), taken.reason)
+        raise Failed(type(taken).__name__, not_run(gate.name, taken.reason)) from taken
     return _unwrapped(step, attempt)
 
 
