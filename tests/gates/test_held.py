@@ -537,6 +537,21 @@ def test_a_call_that_asks_for_its_own_result_is_refused() -> None:
     assert call.once(run) == "paid"
 
 
+@pytest.mark.parametrize(
+    "by", ["", " worker", "a\nb", "\ud800", "w" * 501, 5, True, b"w"], ids=lambda by: ascii(by)[:20]
+)
+def test_a_start_by_what_is_no_name_is_refused_and_starts_nothing(store: Store, by: Any) -> None:
+    call = held()
+    approve(call)
+    with pytest.raises(errors.ConfigError, match=r"by= takes the name of a process, .* nothing was started"):
+        call.start(by=by)
+    assert store.get(str(call.id)).state is State.APPROVED
+    assert call.start(by="worker/7") == FILE
+    execution = store.get(str(call.id)).execution
+    assert execution is not None
+    assert execution.worker == "worker/7"
+
+
 def test_a_handle_that_has_started_by_hand_does_not_wait_for_itself() -> None:
     call = sayso.hold("refund", {"order": "A-1"}, run="run-1", key="k")
     approve(call)

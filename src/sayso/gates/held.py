@@ -164,6 +164,8 @@ class HeldBase:
         return attempt
 
     def _starting(self, by: str | None) -> Operations[dict[str, Any]]:
+        if by is not None and not _is_name(by):
+            raise errors.ConfigError(f"by= takes the name of a process, not {by!r}; nothing was started")
         self._must_not_be_denied()
         request = yield from self._refreshing()
         if request is None:
@@ -374,6 +376,7 @@ class Held(HeldBase):
             ConfirmationRequired: Nobody has decided yet.
             ConfirmationRejected: The call was rejected, or nobody waits for it any more, as with `once`.
             StartRefusedError: Somebody else has started it; the caller must not run it.
+            ConfigError: `by` is no name.
         """
         return driven(self._starting(by))
 
@@ -428,6 +431,11 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
     if isinstance(timeout, int | float):
         return max(timedelta(seconds=timeout), timedelta(microseconds=1))
     return None if timeout is None else duration.option("timeout", timeout)
+
+
+def _is_name(given: object) -> bool:
+    """Return whether this can be the name of a process in a record."""
+    return isinstance(given, str) and 0 < len(given) <= 500 and given.isprintable() and given == given.strip()
 
 
 def as_error(error: BaseException | str) -> BaseException:
