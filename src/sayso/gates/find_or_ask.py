@@ -296,9 +296,9 @@ def is_taken_back(
 def as_recorded(gate: Gate, occasion: Occasion, request: Request) -> tuple[Gate, Occasion]:
     """Return the gate and what it requires for a request whose rule is not asked again.
 
-    The stricter of gate and record applies; raises `PolicyError` as `under_record`.
+    Raises `PolicyError` as `under_record`.
     """
-    # A rule may have required other people than the gate does, and only the record has their names.
+    # A rule may have required other people than the gate does, also fewer, and only the record tells whom.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
     wanted = occasion._replace(
         quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
