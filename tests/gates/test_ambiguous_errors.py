@@ -84,11 +84,14 @@ MaxRetry.__module__, MaxRetry.__qualname__ = "urllib3.exceptions", "MaxRetryErro
 
 
 class Rpc(fake("grpc._channel._InactiveRpcError", RpcError)):
-    def __init__(self, code: str) -> None:
-        self._code = code
+    def __init__(self, code: str, details: str = "") -> None:
+        self._code, self._details = code, details
 
     def code(self) -> object:
         return type("StatusCode", (), {"name": self._code})()
+
+    def details(self) -> str:
+        return self._details
 
 
 def sql(path: str, state: str | None, message: str = "the connection was lost") -> BaseException:
@@ -234,6 +237,8 @@ ATTEMPTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "stripe": ("stripe._http_client._request_with_retries_internal", {"num_retries": 0}, {"num_retries": 1}),
     "botocore": ("botocore.endpoint._send_request", {"attempts": 1}, {"attempts": 5}),
     "xmlrpc": ("xmlrpc.client.request", {"i": 0}, {"i": 1}),
+    "google": ("google.api_core.retry.retry_unary.retry_target", {}, {"next_sleep": 0.1}),
+    "google, async": ("google.api_core.retry.retry_unary_async.retry_target", {}, {"next_sleep": 0.1}),
     "backoff": ("backoff._sync.retry", {"tries": 1}, {"tries": 2}),
     "tenacity": (
         "tenacity.__call__", {"retry_state": SimpleNamespace(attempt_number=1)},
@@ -330,6 +335,13 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "grpc UNAVAILABLE": lambda: Rpc("UNAVAILABLE"),
     "grpc UNKNOWN": lambda: Rpc("UNKNOWN"),
     "grpc.RpcError without a code": RpcError,
+    "grpc RESOURCE_EXHAUSTED, by an answer": lambda: Rpc(
+        "RESOURCE_EXHAUSTED", "Stream removed (CLIENT: Received message larger than max (5000000 vs. 4194304))"
+    ),
+    "grpc RESOURCE_EXHAUSTED, by an answer, grpcio 1.49": lambda: Rpc(
+        "RESOURCE_EXHAUSTED", "Received message larger than max (5000000 vs. 4194304)"
+    ),
+    "grpc.FutureCancelledError": fake("grpc.FutureCancelledError"),
     "openai.APITimeoutError": OpenAITimeout,
     "openai.APITimeoutError, read": lambda: caused(OpenAITimeout(), fake("httpx2.ReadTimeout", Httpx2Timeout)()),
     "openai.APIConnectionError": OpenAI,
@@ -486,6 +498,10 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "botocore.ConnectTimeoutError": fake("botocore.exceptions.ConnectTimeoutError", BotoConnection),
     "botocore.EndpointConnectionError": fake("botocore.exceptions.EndpointConnectionError", BotoConnection),
     "grpc PERMISSION_DENIED": lambda: Rpc("PERMISSION_DENIED"),
+    "grpc RESOURCE_EXHAUSTED": lambda: Rpc("RESOURCE_EXHAUSTED", "quota exceeded"),
+    "grpc RESOURCE_EXHAUSTED, by the request": lambda: Rpc(
+        "RESOURCE_EXHAUSTED", "SERVER: Received message larger than max (5000000 vs. 4194304)"
+    ),
     "openai.APIConnectionError, refused": lambda: caused(OpenAI(), fake("httpx2.ConnectError")()),
     "openai.APITimeoutError, connecting": lambda: caused(
         OpenAITimeout(), fake("httpx2.ConnectTimeout", Httpx2Timeout)()

@@ -80,7 +80,7 @@ _SENT = frozenset[str]().union(
     _names("celery", "SoftTimeLimitExceeded TimeLimitExceeded TimeoutError WorkerLostError"),
     _names("concurrent", "CancelledError TimeoutError BrokenExecutor"),
     _names("google", "RetryError"),
-    _names("grpc", "FutureTimeoutError"),
+    _names("grpc", "FutureCancelledError FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
     _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
     _names("imaplib", "IMAP4.abort"),
@@ -204,8 +204,10 @@ _URLLIB3 = {("urllib3.connectionpool", "urlopen"), ("urllib3.poolmanager", "urlo
 _TASK_GROUPS = {("asyncio.taskgroups", "__aexit__"), ("anyio._backends._asyncio", "__aexit__")}
 # The tasks of their groups only move messages for the block in which the program makes its calls.
 _GROUPS_INSIDE = {"mcp"}
-# These follow a redirect, and have a local variable from then on.
-_REDIRECTED = {
+# These follow a redirect or try again, and have a local variable from then on.
+_HAVE_AGAIN = {
+    ("google.api_core.retry.retry_unary", "retry_target"): "next_sleep",
+    ("google.api_core.retry.retry_unary_async", "retry_target"): "next_sleep",
     ("requests.sessions", "resolve_redirects"): "prepared_request", ("urllib.request", "http_error_302"): "new",
 }  # fmt: skip
 # The errors of these have the answers by which they were redirected. After one with these statuses, the server may have
@@ -384,7 +386,7 @@ def _was_tried_before(error: Any, name: str, places: _Places) -> bool:
         module, function = place
         if place in _CONNECTS:  # from here on it tries again to connect, which sends nothing
             break
-        if place in _REDIRECTED and _REDIRECTED[place] in frame.f_locals:
+        if place in _HAVE_AGAIN and _HAVE_AGAIN[place] in frame.f_locals:
             return True
         if module in _TRIES_AGAIN and function in _TRIES_AGAIN[module][0]:
             _, variable, first = _TRIES_AGAIN[module]
@@ -460,7 +462,11 @@ def _is_open_answer(name: str, error: Any) -> bool:
     if name != "grpc.RpcError":
         return False
     code = getattr(error, "code", None)
-    return not callable(code) or getattr(code(), "name", "UNKNOWN") in _GRPC_OPEN
+    status = getattr(code(), "name", "UNKNOWN") if callable(code) else "UNKNOWN"
+    if status == "RESOURCE_EXHAUSTED":  # of the server, or the client could not take the answer, which it says likewise
+        details = str(error.details())
+        return "Received message larger than max" in details and "SERVER:" not in details
+    return status in _GRPC_OPEN
 
 
 def exception_classes(given: Any, option: str = "ambiguous=") -> tuple[type[BaseException], ...]:
