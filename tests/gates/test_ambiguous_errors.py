@@ -1,9 +1,9 @@
 """Which errors leave it open whether a call took effect.
 
 The classes of client libraries are made here with the modules, names and bases that the real ones have (httpx 0.28,
-httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, openai 3.54, stripe 16.1, psycopg
-3.3, psycopg2 2.9, asyncpg 0.32, PyMySQL 1.2, mysqlclient 2.2, billiard 4.3, rq 3.0), because sayso knows them by these
-and imports none. `test_ambiguous_sockets.py` has real ones against real sockets.
+httpx2 2.16, requests 2.34, urllib3 2.8, aiohttp 3.14, botocore 1.44, grpcio 1.85, google-api-core 2.44, redis 8.1,
+openai 3.54, stripe 16.1, psycopg 3.3, psycopg2 2.9, asyncpg 0.32, PyMySQL 1.2, mysqlclient 2.2, billiard 4.3, rq 3.0),
+because sayso knows them by these and imports none. `test_ambiguous_sockets.py` has real ones against real sockets.
 """
 
 from __future__ import annotations
@@ -234,6 +234,9 @@ ATTEMPTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "anthropic 2": ("anthropic._base_client._request", {"retries_taken": 0}, {"retries_taken": 2}),
     "redis": ("redis.retry.call_with_retry", {"failures": 0}, {"failures": 1}),
     "redis, async": ("redis.asyncio.retry.call_with_retry", {"failures": 0}, {"failures": 1}),
+    "redis cluster": ("redis.cluster._internal_execute_command", {"_": 0}, {"_": 1}),
+    "redis cluster, before 5.1": ("redis.cluster.execute_command", {"_": 0}, {"_": 1}),
+    "redis cluster, async": ("redis.asyncio.cluster.execute_command", {"_": 0}, {"_": 1}),
     "stripe": ("stripe._http_client._request_with_retries_internal", {"num_retries": 0}, {"num_retries": 1}),
     "botocore": ("botocore.endpoint._send_request", {"attempts": 1}, {"attempts": 5}),
     "xmlrpc": ("xmlrpc.client.request", {"i": 0}, {"i": 1}),

@@ -192,7 +192,9 @@ _TRIES_AGAIN: dict[str, tuple[Collection[str], str, object]] = {
     "httpx._client": (("_send_handling_redirects",), "history", []),
     "httpx2._client": (("_send_handling_redirects",), "history", []),
     "openai._base_client": (("request",), "retries_taken", 0),
+    "redis.asyncio.cluster": (("execute_command",), "_", 0),
     "redis.asyncio.retry": (("call_with_retry",), "failures", 0),
+    "redis.cluster": (("execute_command", "_internal_execute_command"), "_", 0),
     "redis.retry": (("call_with_retry",), "failures", 0),
     "stripe._http_client": (
         ("_request_with_retries_internal", "_request_with_retries_internal_async"), "num_retries", 0
