@@ -176,6 +176,27 @@ def test_15_a_call_that_stopped_half_way_and_then_failed_frees_the_effect(world:
     assert world.store.start(second.id, "v").state is State.RUNNING
 
 
+@pytest.mark.parametrize("options", [{"retries": 1}, {"idempotent": True}], ids=["retries", "idempotent"])
+def test_15_a_failed_call_that_may_be_tried_again_frees_the_effect_until_it_is(
+    world: World, options: dict[str, Any]
+) -> None:
+    first = world.store.ask(sample_call("order-1", effect=_EFFECT, **options))
+    said = Decision("approve", Identity(LOCAL, "ada"), first.created_at, "test", None, "")
+    world.store.decide(first.id, said, roles=(), seen=None)
+    second, third = approved(world, "order-2"), approved(world, "order-3")
+    world.store.start(first.id, "t")
+    world.store.finish(first.id, "t", Outcome("failed", error="ValueError: closed"))
+    assert world.store.start(second.id, "u").state is State.RUNNING
+    for outcome in (None, Outcome("unknown"), Outcome("failed")):
+        with pytest.raises(errors.EffectTakenError, match=f"{second.id}, which is (running|unknown)"):
+            world.store.start(first.id, "v")
+        if outcome is not None:
+            world.store.finish(second.id, "u", outcome)
+    assert world.store.start(first.id, "w").state is State.RUNNING
+    with pytest.raises(errors.EffectTakenError, match=first.id):
+        world.store.start(third.id, "x")
+
+
 @pytest.mark.parametrize("when", ["stopped before it is read", "stopped after it is read"])
 def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_runs_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, when: str

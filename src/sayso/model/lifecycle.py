@@ -455,7 +455,7 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
     """Check that no other request holds the effect, unless the reviewers allowed it to happen again.
 
-    A call that was suspended may have had a part of its effect: however it ended, only a failure frees that.
+    Only a failure, even with a retry left, frees the effect of a call that began: one that stopped may have had a part.
     """
     if request.decision is not None and request.decision.again:
         return
@@ -464,7 +464,7 @@ def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now
         if other.id == request.id:
             is_earlier = False
             continue
-        waits = is_earlier and other.state in _OPEN and not is_due(other, now)
+        waits = is_earlier and other.state in _OPEN and other.execution is None and not is_due(other, now)
         if other.state in _TAKEN or waits or _stopped_half_way(other):
             raise errors.EffectTakenError(request.id, effect=str(request.effect), other=other.id, state=other.state)
 
