@@ -131,13 +131,11 @@ class SqliteStore(Watched, SqlStore):
     # -- connections -------------------------------------------------------------------------------------------
 
     def _writer(self) -> Connection:
-        return in_place(self._writing) or self._new_writer()
-
-    def _new_writer(self) -> Connection:
-        self._writing = None  # one whose file was replaced is closed
-        self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
-        self._cache = RowCache()  # the cached rows may be from another file
-        self._schemas = self._cache.schemas
+        self._writing = connection = in_place(self._writing)
+        if connection is None:
+            self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
+            self._cache = RowCache()  # the cached rows may be from another file
+            self._schemas = self._cache.schemas
         return connection
 
     def _reader(self) -> Connection:
@@ -210,7 +208,7 @@ class SqliteStore(Watched, SqlStore):
             changed: Sequence[str] | None = None
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
-                    connection = in_place(self._writing) or self._new_writer()
+                    connection = self._writer()
                     try:
                         if self._cache.has_channels:
                             result, changed = self._once(lambda tx: work(tx, *args, **options), is_fresh=False)
@@ -354,7 +352,7 @@ class SqliteStore(Watched, SqlStore):
                 request_id, seen = cache.holders.get(fingerprint, NOBODY)
                 known = cache.rows.get(request_id)
                 if known is not None and known.request.state is State.APPROVED:
-                    connection = in_place(self._writing) or self._new_writer()
+                    connection = self._writer()
                     cache.version = int(connection.execute(VERSION).fetchone()[0])
                     if seen == cache.version:  # nobody else has written to the file since
                         return known.request
