@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.simulation.handles import handles
 from tests.simulation.kernel import World
 from tests.simulation.programs import Scene
 from tests.simulation.scenes import budgets, calls, gates
@@ -29,7 +30,7 @@ class Played(NamedTuple):
     steps: int
 
 
-SCENES: tuple[type[Scene], ...] = (calls, calls, calls, budgets, gates, gates, server, workers, runs, budgets)
+SCENES: tuple[type[Scene], ...] = (calls, calls, handles, budgets, gates, gates, server, workers, runs, budgets)
 """By the last digit of a seed: mostly what costs least, as that gives the most schedules."""
 
 
