@@ -644,6 +644,30 @@ def test_tables_that_this_sayso_cannot_use_are_refused(url: str) -> None:
         store.count(Filter())
 
 
+def test_a_role_that_may_not_read_the_tables_is_told_so(url: str) -> None:
+    store = PostgresStore(f"{url}&options=-c%20role%3Dpg_monitor")
+    with closing(store), pytest.raises(errors.StoreReadOnlyError, match="permission denied for schema sayso"):
+        store.count(Filter())
+
+
+@pytest.mark.parametrize("pooler", ["", "&sayso_pooler=transaction"])
+def test_what_another_user_makes_in_the_search_path_is_not_called(url: str, pooler: str) -> None:
+    for sql in (
+        "CREATE TABLE public.called (what text)",
+        """CREATE FUNCTION public.times(a numeric, b integer) RETURNS numeric LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO public.called VALUES ('times'); RETURN 0; END $$""",
+        "CREATE OPERATOR public.* (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = public.times)",
+        """CREATE FUNCTION public.hashtextextended(a text, b integer) RETURNS bigint LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO public.called VALUES ('hashtextextended'); RETURN 0; END $$""",
+    ):
+        raw(url, sql)
+    with closing(PostgresStore(url + pooler)) as store:
+        for _ in range(3):
+            assert cycle(store, effect=new_token()).state is State.DONE
+        assert abs(store.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    assert raw(url, "SELECT DISTINCT what FROM public.called") == []
+
+
 def test_the_journal_is_only_added_to(store: PostgresStore, url: str) -> None:
     import psycopg
 

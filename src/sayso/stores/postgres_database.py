@@ -101,6 +101,8 @@ def _version(connection: psycopg.Connection[Any], place: str) -> int:
         found = connection.execute(_FIND.encode()).fetchone()
     except (faults.UndefinedTable, faults.InvalidSchemaName):
         return 0
+    except faults.InsufficientPrivilege:
+        raise
     except psycopg.ProgrammingError as error:
         raise errors.StoreCorruptError(
             f"the schema `sayso` of {place} was not made by sayso; nothing was changed"
@@ -133,7 +135,9 @@ def _next(connection: psycopg.Connection[Any], scripts: tuple[_Script, ...], pla
         return script.number
 
 
-CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+# Where the types of an operator or function do not match exactly, it is qualified: one that another user made in a
+# schema of the search path would match better, and would run with our rights.
+CLOCK = "(extract(epoch FROM clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint"
 _COLUMNS, _ENTRY = ", ".join(RequestRow._fields), ", ".join(Entry._fields)
 # With the request's newest journal entry, which its row must match, the end of its chain, and the versions of its rows.
 _LOAD = f"""
@@ -178,7 +182,7 @@ _JOURNAL_UNCHANGED = (
     "NOT EXISTS (SELECT 1 FROM journal WHERE run_id = ? AND seq > ? AND request_id = ?)",
 )  # fmt: skip
 ASKED_OF = tuple(name for name in ASKED_COLUMNS if name != "fingerprint")
-LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(?, 0))"
+LOCK = "SELECT pg_advisory_xact_lock(pg_catalog.hashtextextended(?, 0))"
 # Who takes a run passes over one that another transaction is writing.
 TAKE_RUN = f"{sql.GET_RUN} FOR UPDATE OF run SKIP LOCKED"
 PUT_RUN = f"{sql.PUT_RUN} WHERE run.link = ? RETURNING 1"
