@@ -1023,10 +1023,20 @@ def test_a_call_that_was_not_seen_here_is_asked_without_a_look(
         assert ask(2) == asked
 
 
+def test_a_database_that_went_away_without_a_word_is_not_waited_for(store: PostgresStore) -> None:
+    assert store.count(Filter()) == 0
+    with store._connections.one() as connection:
+        found = connection.info.get_parameters()
+    assert (found["connect_timeout"], found["tcp_user_timeout"]) == ("10", "15000")
+    assert (found["keepalives_idle"], found["keepalives_interval"], found["keepalives_count"]) == ("5", "5", "2")
+
+
 def test_the_settings_of_an_address_reach_libpq_as_they_are_written(url: str) -> None:
-    settings = "options=-c%20lock_timeout%3D7s&application_name=a+b%20c"
+    settings = "options=-c%20lock_timeout%3D7s&application_name=a+b%20c&keepalives_idle=9"
     with closing(PostgresStore(f"{url}&sayso_pooler=transaction&{settings}")) as store:
         assert store._query("SHOW lock_timeout", ()) == [("7s",)]
+        with store._connections.one() as connection:
+            assert connection.info.get_parameters()["keepalives_idle"] == "9"
         store._connections.close()
         conninfo = conninfo_to_dict(store._conninfo)
     assert conninfo["application_name"] == "a+b c"

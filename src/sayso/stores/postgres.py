@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors as faults
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
@@ -46,6 +47,12 @@ _WIDTH = len(RequestRow._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them. So no
 # transaction that reads is a pipeline: in one, the database does not count as idle.
 _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
+# A database whose machine or network went away without a word would else be waited for by the system: for two minutes
+# to connect, and for a quarter of an hour for an answer.
+_TIMEOUTS = {
+    "connect_timeout": 10, "tcp_user_timeout": 15_000, "keepalives_idle": 5, "keepalives_interval": 5,
+    "keepalives_count": 2,
+}  # fmt: skip
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
 # Works in a shared commit take their locks in any order. Those of two servers may wait for each other, which Postgres
 # finds after a second. After this time each is tried alone, with few locks.
@@ -115,8 +122,11 @@ class PostgresStore(Watched, SqlStore):
     # -- connections -------------------------------------------------------------------------------------------
 
     def _connect(self) -> Connection:
+        given = conninfo_to_dict(self._conninfo)
+        timeouts: dict[str, Any] = {name: value for name, value in _TIMEOUTS.items() if name not in given}
         connection = Connection.connect(
             self._conninfo,
+            **timeouts,
             autocommit=True,
             prepare_threshold=None if self._is_pooled else 5,
             cursor_factory=psycopg.RawCursor,
