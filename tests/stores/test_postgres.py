@@ -408,13 +408,24 @@ def test_in_a_shared_commit_a_text_that_no_row_can_have_spoils_no_other(store: P
         partial(store.start, asked[0].id, "token"),
         partial(store.start, asked[1].id, "token"),
         partial(decide, store, asked[2]),
-        partial(store.ask, sample_call("run_9", title="a zero\0byte")),
+        partial(store.ask, sample_call("run_9\0")),
         partial(decide, store, asked[3]),
     ]
     told = at_once(store, works)
     assert [type(one) for one in told[:3] + told[4:]] == [Request] * 4
     assert isinstance(told[3], errors.StoreError)
     assert audit.verify(store).broken == ()
+
+
+@pytest.mark.parametrize("name", ["title", "summary", "prompt", "effect", "key"])
+def test_a_text_with_a_zero_byte_is_kept_and_can_be_searched(store: PostgresStore, url: str, name: str) -> None:
+    request = store.ask(sample_call(None, **{name: "one\0two"}))
+    decided = decide(store, request, comment="three\0four")
+    with closing(PostgresStore(url)) as other:
+        assert other.get(request.id) == decided
+        assert getattr(decided, name) == "one\0two"
+        assert [one.id for one in other.list(Filter(text="three four")).requests] == [request.id]
+        other.start(request.id, new_token())
 
 
 def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(

@@ -543,11 +543,14 @@ def notes_of(request: Request) -> list[str]:
 
 
 def search_text(request: Request) -> str:
-    """Return the text that `Filter.text` searches; it never has masked values, nor lone surrogates."""
+    """Return the text that `Filter.text` searches.
+
+    It never has masked values, nor what a row cannot contain: zero bytes (on Postgres) and lone surrogates.
+    """
     subject = request.subject
     found = (subject.tool, subject.shown_text[:4_000]) if isinstance(subject, Call) else (subject.text, None)
     is_new = request.decision is None and not request.votes
     notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
     words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
-    text = "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold()
+    text = "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold().replace("\0", " ")
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
