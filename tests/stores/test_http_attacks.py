@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import copy
 import json
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +44,7 @@ from sayso.stores.http_messages import Changes, Get, GetRun, Journal, Note, Star
 from sayso.stores.http_transport import encoded
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import Record, waiting_kind
+from sayso.stores.transaction import LEASE, Record, waiting_kind
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
 from sayso.view import card
@@ -496,6 +498,25 @@ def test_of_fifty_who_start_at_once_one_runs(server: Serving, tmp_path: Path) ->
     stage.person().approve(request.id)
     told = outcomes_of([lambda: program.start(request.id, new_token()) for _ in range(50)])
     assert Counter(type(one).__name__ for one in told) == {"Request": 1, "AlreadyStartedError": 49}
+    stage.close()
+
+
+def test_a_request_whose_row_cannot_be_read_costs_no_other_call_of_its_program_its_lease(
+    server: Serving, tmp_path: Path
+) -> None:
+    stage = Stage(server, SqliteStore(tmp_path / "server.db"))
+    program, starts = stage.program(), list[tuple[str, str]]()
+    for n in range(3):
+        request = program.ask(sample_call(f"run_{n}"))
+        stage.person().approve(request.id)
+        starts.append((request.id, f"token {n}"))
+        program.start(*starts[-1])
+    (altered, _), (deleted, _), (sound, _) = starts
+    with closing(sqlite3.connect(tmp_path / "server.db")) as file, file:
+        file.execute("UPDATE request SET asked = '7' WHERE id = ?", (altered,))
+        file.execute("DELETE FROM request WHERE id = ?", (deleted,))
+    assert program.renew(starts) == []
+    assert [lease.key for lease in stage.store.records(LEASE)] == [sound]
     stage.close()
 
 

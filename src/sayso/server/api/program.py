@@ -12,7 +12,7 @@ import inspect
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -294,7 +294,10 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
 def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
     for run_id, _ in message.runs:
         own.must_be_mine(run_id)
-    starts = [(own.request(id_).id, token) for id_, token in message.starts]
+    starts = list[tuple[str, str]]()
+    for request_id, token in message.starts:
+        with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):  # costs no other call its lease
+            starts.append((own.request(request_id).id, token))
     return messages.Renewed.of(lost=own.store.renew(starts, message.runs))
 
 
