@@ -9,7 +9,7 @@ import asyncio
 import pickle
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -154,6 +154,24 @@ def test_a_call_that_waits_or_failed_says_so(review: sayso.Review) -> None:
     with pytest.raises(ValueError, match="no such account"):
         wire(5)
     assert told(request_id) == 'wire was run, and failed: "ValueError: no such account".'
+
+
+def test_a_call_that_is_interrupted_as_it_starts_is_not_said_to_have_run(
+    review: sayso.Review, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, request_id = asked()
+    review.approve(request_id)
+    start = store.start
+
+    def interrupted(*args: Any, **options: Any) -> NoReturn:
+        start(*args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(250)
+    why = 'its start was interrupted ("KeyboardInterrupt"), and used up its approval.'
+    assert told(request_id) == f"pay was not run: {why}"
 
 
 def test_a_persons_words_are_quoted_bounded_and_hold_no_secret(review: sayso.Review) -> None:

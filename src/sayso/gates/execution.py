@@ -33,7 +33,7 @@ from sayso.model import canonical, redaction
 from sayso.model.ids import StartToken, call_digest, new_token
 from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.parameters import annotated, hints_of
-from sayso.model.request import Request, State
+from sayso.model.request import NOT_RUN, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.policy import Happened
@@ -136,7 +136,7 @@ def begin(
     except (errors.StartRefusedError, GeneratorExit):
         raise
     except BaseException as error:  # also a cancellation: the start may be recorded, and nothing ran
-        yield from _failed_to_start(store, request, token, f"not run: {type(error).__name__}")
+        yield from _failed_to_start(store, request, token, f"{NOT_RUN}{type(error).__name__}")
         raise
     if os.getpid() != pid:
         raise errors.StartRefusedError(request.id, f"process {pid} started {request.id} and has forked this one")

@@ -418,6 +418,8 @@ else:
 # -- the message to the model that asked --------------------------------------------------------------------------
 
 _WORDS_ROOM, _ERROR_ROOM, _MOST_CHANGES = 2_000, 2_000, 30
+NOT_RUN = "not run: "
+"""The beginning of the error of a start that was recorded, and ended before its call ran."""
 _FINAL = "This is final: do not repeat this {what}. Choose another way, or tell the user."
 
 
@@ -473,11 +475,18 @@ def _ending(request: Request) -> Iterator[str]:
         case State.FAILED if finder is not None:
             yield f"{name} did not take effect, as {finder} found out{f' ({error})' if error else ''}."
         case State.FAILED:
-            yield f"{name} was run, and failed{f': {error}' if error else ''}."
+            yield _failure(name, "" if execution is None else execution.error or "")
         case State.DONE if finder is not None:
             yield f"{name} took effect, as {finder} found out; its result is not known. Do not repeat this call."
         case _:
             pass  # the result, or the answer, says the rest
+
+
+def _failure(name: str, error: str) -> str:
+    if error.startswith(NOT_RUN):
+        why = brief(error.removeprefix(NOT_RUN), _ERROR_ROOM)
+        return f"{name} was not run: its start was interrupted ({why}), and used up its approval."
+    return f"{name} was run, and failed{f': {brief(error, _ERROR_ROOM)}' if error else ''}."
 
 
 def _decider(request: Request) -> tuple[str, str]:
