@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from queue import SimpleQueue
@@ -282,6 +283,42 @@ def test_after_the_timeout_of_a_task_the_request_still_waits(store: Store, annou
             await pay(10)
         assert store.get(caught.value.confirmation_id).state is State.PENDING
         sayso.Review().approve(caught.value.confirmation_id, by="ada")
+        return await pay(10)
+
+    assert asyncio.run(main()) == "paid 10"
+
+
+@pytest.mark.parametrize("run", [None, "order-1"])
+def test_the_timeout_also_ends_the_wait_for_an_approval_that_can_be_undone(
+    store: Store, announced: SimpleQueue[Request], clock: Clock, run: str | None
+) -> None:
+    paid: list[int] = []
+    pay = payer(paid, timeout="20ms")
+    with nullcontext() if run is None else sayso.run(run):
+        pause = held(pay, 10)
+        sayso.Review(by="ada", undo_within="60s").approve(pause.confirmation_id)
+        again = held(pay, 10)
+        assert again.confirmation_id == pause.confirmation_id
+        assert "the approval of" in again.__notes__[0]
+        assert store.get(again.confirmation_id).state is State.APPROVED
+        clock.tick(seconds=60)
+        assert pay(10) == "paid 10"
+    assert paid == [10]
+
+
+def test_the_timeout_also_ends_the_wait_of_a_task_for_an_approval_that_can_be_undone(
+    store: Store, announced: SimpleQueue[Request], clock: Clock
+) -> None:
+    pay = apayer([], timeout="20ms")
+
+    async def main() -> str:
+        with pytest.raises(sayso.ConfirmationRequired) as pause:
+            await pay(10)
+        sayso.Review(by="ada", undo_within="60s").approve(pause.value.confirmation_id)
+        with pytest.raises(sayso.ConfirmationRequired) as again:
+            await pay(10)
+        assert again.value.confirmation_id == pause.value.confirmation_id
+        clock.tick(seconds=60)
         return await pay(10)
 
     assert asyncio.run(main()) == "paid 10"

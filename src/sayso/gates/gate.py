@@ -171,8 +171,9 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             called while the call is seen to run on this machine; on another machine the call may still be in progress.
         wait: `block`, the default, waits, and asks on the terminal if there is one. `raise` raises
             `ConfirmationRequired`; calling again later continues.
-        timeout: With `block`, how long to wait before `ConfirmationRequired` is raised; the request stays pending. If
-            the call runs elsewhere by then, which a call with a key waits for, `StartRefusedError` is raised.
+        timeout: With `block`, how long to wait before `ConfirmationRequired` is raised; the request stays pending, or
+            approved if the approval can still be undone. If the call runs elsewhere by then, which a call with a key
+            waits for, `StartRefusedError` is raised.
         on_expiry: With `block`: `reject`, the default, raises `ConfirmationExpired`; `ask` asks again (without `key`).
         store: The store for its requests, instead of the configured store.
         escalate_after: After this time, the people in `escalate_to` may decide too, and channels are notified.

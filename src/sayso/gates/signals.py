@@ -31,7 +31,7 @@ from sayso.config import requester
 from sayso.drivers import Attempt, Operations, Pause, StoreCall, drive
 from sayso.errors import SaysoError, StoreError
 from sayso.model.ids import is_random, new_request_id
-from sayso.model.request import Call, Request, not_run
+from sayso.model.request import Call, Request, State, not_run
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 from sayso.view import line
@@ -245,6 +245,10 @@ class ConfirmationDenied(ConfirmationRejected):
 
 def _how_to_go_on(request: Request) -> list[str]:
     name, verb = short(request.id), "approve" if request.kind == "call" else "answer"
+    if request.state is State.APPROVED:
+        return [
+            f"nothing was run; the approval of {name} can still be undone. Make the same call later, in the same run"
+        ]
     if is_random(request.run_id):
         return [
             f"nothing was run; only this process can use the decision on {name}, because its run has no name",

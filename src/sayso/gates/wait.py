@@ -189,21 +189,29 @@ class Waiter(Caller):
             self._leave_request()
 
     def held_back(self, request: Request, seconds: float) -> Operations[None]:
-        """Wait until the approval can no longer be undone, or was undone; see `check`."""
+        """Wait until the approval can no longer be undone, or was undone; see `check`.
+
+        Raises:
+            ConfirmationRequired: The timeout passed before; it is still approved.
+        """
         self.wait_for(request)
-        yield _HeldBack(self._store, request, self, seconds)
+        self._limit(self._block)
+        left = seconds if self.deadline is None else min(seconds, self.deadline - time.monotonic())
+        after: Request = yield _HeldBack(self._store, request, self, left)
         self.check(request)
+        if left < seconds and after.state is State.APPROVED:
+            raise self.come_back_later(after, "the approval could still be undone when the timeout passed")
 
     # -- the call stops waiting --------------------------------------------------------------------------------
 
-    def come_back_later(self, request: Request, waited: str) -> BaseException:
-        """Return the exception for a call that stops waiting while its request stays pending.
+    def come_back_later(self, request: Request, why: str) -> BaseException:
+        """Return the exception for a call that stops waiting while its request stays pending or approved.
 
         If the same call can be made again here, it finds the request. In a pool's thread it cannot, so the request is
         withdrawn.
         """
         if self.run.pool is not None:
-            self.end(f'nobody decided within {waited}, and without sayso.run("a name") no later call can find it')
+            self.end(f'{why}, and without sayso.run("a name") no later call can find it')
             return signals.not_awaited(request, self.reason or "", signals.ConfirmationExpired)
         if self.run.owner is not None:
             self.run.open_calls[request.subject.digest] = request.id
@@ -271,7 +279,7 @@ class Waiter(Caller):
             self.end("the person at the terminal detached, and no later call can find it in a run without a name")
             self.check(after)
         if after.state is State.PENDING:
-            raise self.come_back_later(after, f"timeout={block.timeout}")
+            raise self.come_back_later(after, f"nobody decided within timeout={block.timeout}")
         if after.state is State.EXPIRED and block.on_expiry == "reject":
             raise signals.refused(after)
         return after
