@@ -11,6 +11,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from types import FrameType, SimpleNamespace
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -219,6 +220,36 @@ def test_a_call_whose_end_was_not_recorded_because_of_a_second_ctrl_c_is_unknown
     assert state_of(request_id) is State.RUNNING
     clock.tick(seconds=31)
     assert file_store.settle(request_id).state is State.UNKNOWN
+
+
+@pytest.mark.parametrize("end", ["done", "failed"])
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_ctrl_c_while_the_end_of_a_call_is_recorded_loses_no_outcome(
+    file_store: Store, monkeypatch: pytest.MonkeyPatch, end: str, is_committed: bool
+) -> None:
+    finish, interrupts = file_store.finish, [KeyboardInterrupt()]
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        if not interrupts:
+            return finish(*args, **options)
+        if is_committed:
+            finish(*args, **options)
+        raise interrupts.pop()
+
+    @sayso.gate(wait="raise")
+    def pay(amount: int) -> str:
+        if end == "failed":
+            raise ValueError("no such account")
+        return "paid"
+
+    with sayso.run("order-1"):
+        request_id = approved(pay, 5)
+        monkeypatch.setattr(file_store, "finish", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            pay(5)
+    assert state_of(request_id) == end
+    assert [row.event for row in file_store.journal(request_id=request_id)][-2:] == ["started", end]
+    assert looked_after(file_store) == []
 
 
 def test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends(

@@ -35,6 +35,7 @@ from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import NOT_RUN, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema
 from sayso.policy import Happened
 from sayso.stores import processes
@@ -228,7 +229,7 @@ def end(
         yield from _not_recorded(store, start, error)
         raise
     try:
-        after: Request = yield StoreCall(store.finish, request.id, start.token, outcome, saved)
+        after = yield from _finish(store, start, outcome, saved)
     except errors.StartRefusedError:
         is_resolved = True
         telemetry.warn(
@@ -249,6 +250,18 @@ def end(
         starts = 1 if request.execution is None else request.execution.starts
         mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
     return attempt
+
+
+def _finish(store: ProgramStore, start: Started, outcome: Outcome, saved: RunUpdate | None) -> Operations[Request]:
+    verb = StoreCall(store.finish, start.request.id, start.token, outcome, saved)
+    try:
+        return (yield verb)
+    except (errors.SaysoError, GeneratorExit):
+        raise
+    except BaseException:  # Ctrl-C, perhaps before the commit: the outcome is known, and nobody else can record it
+        with suppress(errors.SaysoError):  # it was recorded, or cannot be
+            yield verb
+        raise
 
 
 def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Attempt:
