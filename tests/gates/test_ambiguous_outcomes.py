@@ -343,6 +343,26 @@ def test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_cal
     assert sayso.Review().resolve(request_id, happened=True, by="ada", start=2).state is State.DONE
 
 
+@pytest.mark.parametrize("by", ["reviewer", "program"])
+def test_a_cancelled_approval_starts_nothing_although_an_earlier_start_is_unknown(store: Store, by: str) -> None:
+    ran: list[int] = []
+    act = flaky(ran, [TimeoutError(SENT), LookupError("paused")], idempotent=True, suspends=LookupError)
+    request_id = approved(act, 1)
+    for kind in (TimeoutError, LookupError):
+        with pytest.raises(kind):
+            act(1)
+    if by == "reviewer":
+        sayso.Review().cancel(request_id, by="ada")
+    else:
+        store.withdraw(request_id, config.requester())
+    with pytest.raises(errors.OutcomeUnknownError):
+        act(1)
+    resolved = sayso.Review().resolve(request_id, happened=False, by="ada", start=2)
+    assert resolved.state is State.FAILED
+    assert ran == [1, 1]
+    assert audit.verify(store).broken == ()
+
+
 @pytest.mark.parametrize(("answer", "state"), [(True, State.DONE), (False, State.FAILED)], ids=["happened", "did not"])
 def test_verify_is_asked_before_a_person_is(store: Store, answer: bool, state: State) -> None:
     ran: list[int] = []

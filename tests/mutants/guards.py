@@ -718,9 +718,16 @@ MUTANTS = [
     ),
     Mutant(
         "an approval that ends leaves an unknown start unknown", "model/lifecycle.py",
-        'return end._replace(request=_evolve(request, state=State.UNKNOWN), event="unknown")', "return end",
+        'return end._replace(request=_evolve(request, state=State.UNKNOWN, decision=decision), event="unknown")',
+        "return end",
         "gates/test_ambiguous_outcomes.py::"
         "test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown",
+    ),
+    Mutant(
+        "a cancelled approval starts nothing after an unknown start", "model/lifecycle.py",
+        "return is_approved and (request.idempotent", "return (request.idempotent",
+        "gates/test_ambiguous_outcomes.py::"
+        "test_a_cancelled_approval_starts_nothing_although_an_earlier_start_is_unknown",
     ),
     Mutant(
         "a later start that failed leaves an unknown one unknown", "model/lifecycle.py",

@@ -153,7 +153,8 @@ def _unknown_at_end(request: Request, end: Transition) -> Transition:
     """Return the end of an approval: it is unknown if an earlier start of its idempotent call is."""
     if request.execution is None or not request.execution.unresolved or request.state is not State.APPROVED:
         return end
-    return end._replace(request=_evolve(request, state=State.UNKNOWN), event="unknown")
+    decision = request.decision if end.request.decision is None else end.request.decision
+    return end._replace(request=_evolve(request, state=State.UNKNOWN, decision=decision), event="unknown")
 
 
 def escalate(request: Request, now: datetime) -> Transition | None:
@@ -446,7 +447,8 @@ def send_back(request: Request, by: Identity, problems: Collection[str], now: da
 
 
 def _may_try_again(request: Request, execution: Execution) -> bool:
-    return request.idempotent or execution.attempt <= request.retries
+    is_approved = request.decision is not None and request.decision.verb == "approve"  # and not cancelled since
+    return is_approved and (request.idempotent or execution.attempt <= request.retries)
 
 
 _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, State.APPROVED}
@@ -559,9 +561,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     event = "unknown" if outcome.state == "failed" and execution.unresolved else outcome.state
     state, holds = _ENDS[event], event == "unknown"
     if state is State.FAILED and _may_try_again(request, execution):
-        state, holds = State.APPROVED, True
-    if state is State.APPROVED:
-        detail["may_try_again"] = True
+        state, holds, detail["may_try_again"] = State.APPROVED, True, True
     new = _evolve(request, state=state, holds=holds, execution=ended)
     return Transition(new, event, request.requester, "program", detail)
 
