@@ -27,6 +27,10 @@ ANSWERS = {
     "409": b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n",
     "500": b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n",
     "504": b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n",
+    "another protocol": b"HTTP/3.0 200 OK\r\n\r\n",
+    "a line without end": b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70_000,
+    "a chunk without end": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 70_000,
+    "200 headers": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
     "garbled": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n<html>",
 }
 
@@ -127,6 +131,17 @@ def test_a_connection_that_is_lost_after_sending_is_unknown(store: Store, client
         error = raised_by(post, port, seconds)
     assert state_of(request_id) is State.UNKNOWN, repr(error)
     assert request_id in error.__notes__[-1]
+
+
+@pytest.mark.parametrize("how", ["another protocol", "a line without end", "a chunk without end", "200 headers"])
+@pytest.mark.parametrize("client", ["urllib", "http.client"])
+def test_an_answer_that_is_no_http_is_unknown(store: Store, client: str, how: str) -> None:
+    post = sayso.gate(CLIENTS[client], name="post", wait="raise")
+    with served(how) as port:
+        request_id = approved(post, port, 60.0)
+        error = raised_by(post, port, 60.0)
+    assert state_of(request_id) is State.UNKNOWN, repr(error)
+    assert isinstance(error, http.client.HTTPException)
 
 
 @pytest.mark.parametrize("client", CLIENTS)

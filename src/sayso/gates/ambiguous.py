@@ -82,7 +82,7 @@ _SENT = frozenset[str]().union(
     _names("google", "RetryError"),
     _names("grpc", "FutureCancelledError FutureTimeoutError"),
     _names("h11", "RemoteProtocolError"),
-    _names("http", "RemoteDisconnected IncompleteRead BadStatusLine"),
+    _names("http", "RemoteDisconnected IncompleteRead BadStatusLine LineTooLong"),
     _names("imaplib", "IMAP4.abort"),
     _names("kafka", "KafkaConnectionError KafkaTimeoutError RequestTimedOutError"),
     _names("multiprocessing", "TimeoutError"),
@@ -144,8 +144,8 @@ _STATUS: dict[str, Callable[[Any], object]] = {
 }
 # Where clients decode an answer.
 _DECODES = {
-    ("aiohttp.client_reqrep", "json"), ("aiohttp.client_reqrep", "text"), ("httpx._models", "json"),
-    ("httpx2._models", "json"), ("mcp.client.session", "_validate_tool_result"),
+    ("aiohttp.client_reqrep", "json"), ("aiohttp.client_reqrep", "text"), ("http.client", "begin"),
+    ("httpx._models", "json"), ("httpx2._models", "json"), ("mcp.client.session", "_validate_tool_result"),
     ("mcp.client.session", "validate_tool_result"), ("requests.models", "json"), ("urllib3.response", "json"),
 }  # fmt: skip
 
