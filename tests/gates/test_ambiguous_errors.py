@@ -401,6 +401,8 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "ssl.SSLError, read": lambda: ssl.SSLError("The read operation timed out"),
     "ssl.SSLSyscallError": lambda: ssl.SSLSyscallError(5, "Some I/O error occurred"),
     "OSError, EIO": lambda: OSError(errno.EIO, "Input/output error"),
+    "OSError, EHOSTUNREACH": lambda: OSError(errno.EHOSTUNREACH, "No route to host"),
+    "OSError, ENETDOWN": lambda: OSError(errno.ENETDOWN, "Network is down"),
     "OSError, ETIMEDOUT in a class of its own": lambda: detailed(errno.ETIMEDOUT),
     "celery.SoftTimeLimitExceeded": fake("billiard.exceptions.SoftTimeLimitExceeded"),
     "celery.TimeoutError": fake("celery.exceptions.TimeoutError"),
@@ -515,6 +517,7 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "ssl.SSLError, handshake": lambda: ssl.SSLError("_ssl.c:1000: The handshake operation timed out"),
     "ssl.SSLError, a wrong version": lambda: ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"),
     "OSError, EIO while connecting": lambda: connecting(OSError(errno.EIO, "Input/output error")),
+    "OSError, EHOSTUNREACH while connecting": lambda: connecting(OSError(errno.EHOSTUNREACH, "No route to host")),
     "psycopg.OperationalError, connecting": lambda: connecting(
         sql("psycopg.OperationalError", None, "connection refused"), "psycopg.connection.connect"
     ),

@@ -152,7 +152,10 @@ _DECODES = {
 # SQLSTATEs of a connection that broke, of a server that crashed, and of a statement whose end the server does not know.
 _SQL_OPEN, _SQL_NOT_CONNECTED = ("08", "40003", "57P02"), {"08001", "08004"}
 _MYSQL_OPEN = {2006, 2013, 2055}  # gone away; lost while a statement ran; the same, with the system's error
-_DISK_OR_LINE = {errno.EIO, errno.ETIMEDOUT}
+# A connection that times out ends with what the network last said, e.g. that there is no route to the host any more.
+_DISK_OR_LINE = {
+    errno.EIO, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH
+}  # fmt: skip
 
 # A pipe or connection that ended in the middle. An EOFError of `input()` or of a truncated file is another thing.
 _ENDS_IN = {"ftplib", "multiprocessing.connection"}
