@@ -1,4 +1,4 @@
-"""Subscribers and the journal are told what happens to Confirms, in the trace that is active."""
+"""Subscribers and the journal are told what happens to Confirms, in the trace that a Confirm has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import audit, errors
+from sayso import audit
 from sayso.mplp import (
     StageEvent,
+    Trace,
+    create_confirm,
     document_of,
     process_decision,
     read_confirm,
@@ -18,7 +20,7 @@ from sayso.mplp import (
     submit_plan_for_approval,
     subscribe,
 )
-from sayso.mplp.schema import uuid4_of
+from sayso.mplp.schema import new_id
 from tests.support.submitting import plan_of_three, reviewer, submitted, told, yes
 
 pytestmark = pytest.mark.usefixtures("memory")
@@ -99,33 +101,15 @@ def test_what_is_only_looked_at_is_not_written() -> None:
 
 # -- trace ----------------------------------------------------------------------------------------------------------
 
-PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
 
 def test_a_trace_that_is_given_is_followed() -> None:
-    _, confirm, _ = submitted(traceparent=PARENT)
-    assert confirm.trace is not None
-    assert confirm.trace.trace_id == uuid4_of("4bf92f3577b34da6a3ce929d0e0e4736")
-    assert confirm.trace.attributes == {"traceparent": PARENT}
-    assert [event.trace_id for event in confirm.events or ()] == [confirm.trace.trace_id]
-
-
-def test_the_active_span_is_followed() -> None:
-    trace = pytest.importorskip("opentelemetry.trace")
-    context = trace.SpanContext(int(PARENT[3:35], 16), int(PARENT[36:52], 16), False, trace.TraceFlags(1))
-    with trace.use_span(trace.NonRecordingSpan(context)):
-        _, confirm, _ = submitted()
-    assert confirm.trace is not None
-    assert confirm.trace.attributes == {"traceparent": PARENT}
+    plan, trace = plan_of_three(), Trace(trace_id=new_id(), span_id=new_id())
+    given = create_confirm("plan", plan.plan_id, "agent")
+    given.trace = trace
+    confirm = submit_plan_for_approval(plan, "agent", confirm=given)
+    assert confirm.trace == trace
+    assert [event.trace_id for event in confirm.events or ()] == [trace.trace_id]
 
 
 def test_without_a_trace_there_is_none() -> None:
     assert submitted()[1].trace is None
-
-
-@pytest.mark.parametrize(
-    "parent", ["", "x", PARENT.upper(), PARENT.replace("4", "0") + "0", "00-" + "0" * 32 + PARENT[35:]]
-)
-def test_what_is_no_traceparent_is_refused(parent: str) -> None:
-    with pytest.raises(errors.ConfigError, match="traceparent"):
-        submitted(traceparent=parent)

@@ -135,7 +135,7 @@ def test_what_was_put_into_the_store_by_hand_is_no_confirm_of_a_plan() -> None:
         altered: Any = replace(request, **odd)
         assert confirm_id_of(altered) != confirm.confirm_id
         assert Confirm.from_request(altered).target_type == "other"
-    context = {"confirm_id": "x", "requested_by_role": 5, "confirm": {"meta": 5}, "traceparent": 5}
+    context = {"confirm_id": "x", "requested_by_role": 5, "confirm": {"meta": 5}}
     for told in (None, {}, context):
         found = Confirm.from_request(replace(request, context=told))
         assert (found.confirm_id, found.status) == (confirm.confirm_id, "pending")
@@ -198,7 +198,7 @@ def test_every_store_keeps_what_a_confirm_is_made_of(url: str, tmp_path: Path, m
         monkeypatch.setenv("SAYSO_KEY", key)
         (tmp_path / place).mkdir()
         address = url.format(tmp_path / place)
-        plan, confirm, request = submitted(store=address, traceparent=f"00-{'4b' * 16}-{'0f' * 8}-01")
+        plan, confirm, request = submitted(store=address)
         process_decision(confirm, Decision(status="rejected", decided_by_role="dba", reason="no"))
         again = submit_plan_for_approval(plan, "agent", store=address)
         assert (again.confirm_id, [d.decided_by_role for d in again.decisions]) == (confirm.confirm_id, ["dba"])

@@ -8,7 +8,6 @@ locked Confirm cannot be changed.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,7 +15,6 @@ from typing import Annotated, Any, NamedTuple, Self, cast
 
 from pydantic import AfterValidator, Field, PrivateAttr
 
-from sayso.errors import ConfigError
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.request import Call, Request, State
@@ -194,7 +192,6 @@ class RoundFacts(NamedTuple):
         role: The role that asked.
         confirm: Further fields of the Confirm, as JSON, if the submitter gave one.
         plan: Further fields of the plan, as JSON.
-        traceparent: The W3C trace in which it was asked.
     """
 
     confirm_id: str
@@ -203,7 +200,6 @@ class RoundFacts(NamedTuple):
     role: str
     confirm: Mapping[str, Any]
     plan: Mapping[str, Any]
-    traceparent: str | None
 
 
 def run_of(target_type: str, target_id: str) -> str:
@@ -230,7 +226,7 @@ def round_facts(request: Request) -> RoundFacts | None:
     if not shows_it:
         return None
     context = request.context or {}
-    role, parent = context.get("requested_by_role"), context.get("traceparent")
+    role = context.get("requested_by_role")
     return RoundFacts(
         confirm_id,
         TargetType(target_type),
@@ -238,7 +234,6 @@ def round_facts(request: Request) -> RoundFacts | None:
         storable(role) if isinstance(role, str) else request.requester.subject,
         _fields(context.get("confirm")),
         _fields(context.get("plan")),
-        parent if isinstance(parent, str) else None,
     )
 
 
@@ -367,7 +362,6 @@ def _submitted_confirm(request: Request, facts: RoundFacts) -> Confirm:
     )
     fields: dict[str, Any] = {
         "meta": Meta(created_at=request.created_at),
-        "trace": trace_of(facts.traceparent),
         **given,
         "reason": storable(reason),
         "requested_at": request.created_at,
@@ -390,8 +384,6 @@ def _derived_confirm(request: Request) -> Confirm:
         digits = _DIGITS.match(str(request.fingerprint))
         target_id = id_of("fingerprint", request.fingerprint) if digits is None else uuid4_of(digits[0])
         target_type, asks = TargetType.OTHER, f"call {subject.tool}"
-    parent = facts.get("traceparent")
-    trace = trace_of(parent if isinstance(parent, str) else None)
     return Confirm.model_construct(
         meta=Meta.model_construct(created_at=request.created_at, created_by=request.requester.qualified),
         confirm_id=_id_of(request.id),
@@ -401,7 +393,7 @@ def _derived_confirm(request: Request) -> Confirm:
         requested_at=request.created_at,
         reason=storable(request.prompt or asks) or "call",
         decisions=FrozenList[Decision](),
-        trace=trace or Trace.model_construct(trace_id=_id_of(request.run_id), span_id=id_of("span", request.id)),
+        trace=Trace.model_construct(trace_id=_id_of(request.run_id), span_id=id_of("span", request.id)),
     )
 
 
@@ -527,40 +519,3 @@ def check_submission(target: Plan | Confirm, confirm: Confirm | None) -> None:
 
 def _label(confirm: Confirm) -> str:
     return f"Confirm {quoted(confirm.confirm_id)}"
-
-
-# -- W3C traces ----------------------------------------------------------------------------------------------------
-# A W3C trace id has 128 bits, like a UUID. The protocol's form overwrites six of them to make it a UUID v4, so the
-# attributes keep the exact `traceparent`.
-
-_PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}")
-
-
-def valid_traceparent(traceparent: str) -> str:
-    """Return a W3C `traceparent`; raise `ConfigError` if it is invalid."""
-    if _PARENT.fullmatch(traceparent) is None:
-        raise ConfigError(f"{traceparent!a} is not a W3C traceparent; nothing was asked")
-    return traceparent
-
-
-def active_traceparent() -> str | None:
-    """Return the `traceparent` of the active span, or None."""
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return None
-    context = api.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
-
-
-def trace_of(traceparent: str | None) -> Trace | None:
-    """Return the trace that a `traceparent` names; None if it is invalid or missing."""
-    parts = None if traceparent is None else _PARENT.fullmatch(traceparent)
-    if parts is None:
-        return None
-    return Trace(
-        trace_id=uuid4_of(parts["trace"]),
-        span_id=id_of("span", parts["trace"], parts["span"]),
-        attributes={"traceparent": traceparent},
-    )

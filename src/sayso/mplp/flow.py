@@ -92,7 +92,6 @@ class SubmitOptions(TypedDict, total=False):
 
     Attributes:
         expires, approval_expires, quorum, roles, risk: As for `sayso.gate`.
-        traceparent: The W3C trace that it belongs to; by default the active one.
         store: The store to use instead of the configured one.
     """
 
@@ -101,7 +100,6 @@ class SubmitOptions(TypedDict, total=False):
     quorum: int
     roles: Collection[str]
     risk: str | None
-    traceparent: str | None
     store: Store | str | None
 
 
@@ -143,7 +141,7 @@ def submit_for_approval(confirm: Confirm, **options: Unpack[SubmitOptions]) -> O
 def _submit(
     target: Plan | Confirm, role: str, reason: str, confirm: Confirm | None, *, expires: timedelta | str = "24h",
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (), risk: str | None = None,
-    traceparent: str | None = None, store: Store | str | None = None,
+    store: Store | str | None = None,
 ) -> Operations[Confirm]:  # fmt: skip
     if isinstance(target, Plan):
         target_type, target_id, tool = TargetType.PLAN, target.plan_id, PLAN_TOOL
@@ -162,7 +160,6 @@ def _submit(
         arguments = {"title": target.title, "objective": target.objective, "steps": steps}
     else:
         arguments = {"target_type": target_type, "target_id": target_id, "reason": target.reason}
-    parent = documents.active_traceparent() if traceparent is None else documents.valid_traceparent(traceparent)
     where = config.open_store(store)
     if confirm is not None:
         named: StoredConfirm | None = yield StoreCall(_find_or_none, where, confirm.confirm_id)
@@ -176,8 +173,6 @@ def _submit(
         if call_digest(gate.tool, gate.schema.digest, form.digest_input) != known.last.call.digest:
             raise _changed_error(known.last)
     context = _context(target, role, confirm if number == 1 else None) | {"confirm_id": confirm_id, "round": number}
-    if parent is not None:
-        context["traceparent"] = parent
     occasion = Occasion(
         (run_id,), {}, _excluded_deciders(role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum
     )
