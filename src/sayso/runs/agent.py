@@ -25,12 +25,11 @@ from sayso.drivers import Attempt, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates.ambiguous import exception_classes
 from sayso.gates.gate import OnReject, call_function, checked_on_reject
-from sayso.gates.options import Gate, check_hook, check_known, check_text
+from sayso.gates.options import Gate, check_known
 from sayso.gates.signals import trim, trimmed
 from sayso.model import cached_property
 from sayso.model.redaction import words
 from sayso.runs.definition import RunnableOptions, ToolOptions, check_handler, checked_name, entry, options_of
-from sayso.runs.definition import by_name as _flat
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, fault_of, is_claimed
 from sayso.runs.messages import (
@@ -119,18 +118,13 @@ class Tool(Runnable, Generic[P, R_co]):
             name=own if name is None else name,
             function=entry(handler),
             description=description or inspect.getdoc(handler),
+            more={
+                "key": key, "effect": effect, "title": title, "summary": summary,
+                "ambiguous": exception_classes(ambiguous), "suspends": exception_classes(suspends, "suspends="),
+            },
             **options,
-        )
+        )  # fmt: skip
         self.on_reject = checked_on_reject(on_reject)
-        words = {"key": key, "effect": effect, "title": title, "summary": summary}
-        for option, hook in words.items():
-            check_hook(option, hook, self.name, self.signature.names)
-            if not self.signature.takes_any:
-                shown = self.redaction.is_secret if option in {"key", "effect"} else None
-                check_text(option, hook, self.name, self.signature.names, is_secret=shown)
-        self._options |= {option: _flat(hook, self.rest) for option, hook in words.items()}
-        self._options["ambiguous"] = exception_classes(ambiguous)
-        self._options["suspends"] = exception_classes(suspends, "suspends=")
         update_wrapper(self, handler, updated=())
 
     @overload

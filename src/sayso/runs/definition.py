@@ -21,7 +21,7 @@ from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import ENTERED
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.hooks import HookError
-from sayso.gates.options import Gate, check_hook, check_known, check_redact, has_own_name, quorum_of
+from sayso.gates.options import Gate, check_hook, check_known, has_own_name, quorum_of
 from sayso.gates.signals import ConfirmationRequired
 from sayso.model import cached_property, canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal, runs_later
@@ -142,7 +142,8 @@ def options_of(runnable: type) -> frozenset[str]:
     """Return the names of the options of a tool, agent or workflow class."""
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
-    return frozenset(_OPTIONS) | {p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY} - {"function"}
+    own = {p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
+    return frozenset(_OPTIONS) | own - {"function", "more"}
 
 
 class Definition:
@@ -175,7 +176,10 @@ class Definition:
     needs_values: ClassVar[bool] = False
     on_reject: OnReject = "raise"
 
-    def __init__(self, *, name: str, function: Callable[..., Any], **options: Any) -> None:
+    def __init__(
+        self, *, name: str, function: Callable[..., Any], more: Mapping[str, Any] | None = None, **options: Any
+    ) -> None:  # fmt: skip
+        # `more` are fields of the gate that only tools have.
         check_known(type(self).__name__, options, options_of(type(self)))
         given = {**{option: read.default for option, read in _OPTIONS.items()}, **options}
         for option, read in _OPTIONS.items():
@@ -191,15 +195,14 @@ class Definition:
         if given["always"] and given["requires_approval"] is False:
             given["requires_approval"] = True
         rest, description = self.rest, given["approval_description"]
-        asking = ("requires_approval", "approval_prompt", "verify", "approval_description", "approval_ui")
-        self._asking = {option: given[option] for option in asking}
         rule = by_name(given["requires_approval"], rest)
         self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
         self.is_free = self._rule is False  # its calls never wait
         self._ui, self._ui_kind = by_name(given["approval_ui"], rest), given["approval_kind"]
         self._describe = by_name(description, rest) if callable(description) else None
         as_they_are = ("risk", "idempotent", "verify", "notify_arguments", "always")
-        self._options: dict[str, Any] = {option: given[option] for option in as_they_are} | {
+        own = {option: by_name(value, rest) for option, value in (more or {}).items()}
+        self._options: dict[str, Any] = own | {option: given[option] for option in as_they_are} | {
             "prompt": by_name(given["approval_prompt"], rest),
             "description": self.description if self._describe is not None else description or self.description,
             "expires": duration.option("expires", given["expires"]),
@@ -220,13 +223,11 @@ class Definition:
         if taken:
             raise ConfigError(f"{self.name} has a parameter {taken[0]!r}, a name that is reserved for runs; rename it")
         strange = sorted(set(self.default_params) - set(self.signature.names))
-        if self.signature.takes_any:
-            return
-        if strange:
+        if strange and not self.signature.takes_any:
             raise ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
-        for option, hook in self._asking.items():
-            check_hook(option, hook, self.name, self.signature.names)
-        check_redact(self.function, self._options["redact"], self.name, "approval_redact_keys=")
+        gate = self.gate  # made now, because it checks its options
+        for option, hook in (("approval_description", self._describe), ("approval_ui", self._ui)):
+            check_hook(option, hook, gate.tool, self.signature.names)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
