@@ -46,11 +46,12 @@ class Person:
     def __init__(self, scene: Scene, name: str, kindness: float) -> None:
         self._scene, self._name, self._kindness, self._habits = scene, name, kindness, scene.habits
         self._world, self._promises = scene.world, scene.promises
+        self._reviewer = sayso.Reviewer(name)
 
     def __call__(self, _: Process) -> None:
         """Look at what waits, now and then, until the schedule ends."""
         span = None if self._habits.undo is None else f"{self._habits.undo}s"
-        review = sayso.Review(self._scene.store(), by=self._name, undo_within=span)
+        review = sayso.Review(self._scene.store(), by=self._reviewer, undo_within=span)
         while not self._scene.is_closing:
             self._world.sleep(1 + self._world.rng.random() * 9)
             try:

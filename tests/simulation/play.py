@@ -11,6 +11,7 @@ from tests.simulation.programs import Scene
 from tests.simulation.scenes import budgets, calls, gates
 from tests.simulation.servers import server
 from tests.simulation.stored_runs import runs, workers
+from tests.simulation.team import team
 
 __all__ = ["SCENES", "Played", "play"]
 
@@ -30,7 +31,7 @@ class Played(NamedTuple):
     steps: int
 
 
-SCENES: tuple[type[Scene], ...] = (calls, calls, handles, budgets, gates, gates, server, workers, runs, budgets)
+SCENES: tuple[type[Scene], ...] = (calls, team, handles, budgets, gates, team, server, workers, runs, budgets)
 """By the last digit of a seed: mostly what costs least, as that gives the most schedules."""
 
 

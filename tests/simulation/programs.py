@@ -74,6 +74,7 @@ class Scene:
         self.programs: list[str] = []
         self.ended: set[str] = set()
         self.habits = Habits()
+        self.needs: dict[str, Any] = {}  # further options of gates
 
     def store(self) -> Store:
         """Open the store as one process has it."""
@@ -175,6 +176,7 @@ class Scene:
 
         options: dict[str, Any] = {"timeout": "20s"} if job.waits else {"wait": "raise"}
         options |= {"verify": verify} if job.verifies else {}
+        options |= self.needs
         options |= {} if self.rule is None else {"when": self.rule}
         pay = sayso.gate(
             name=job.tool, quorum=job.quorum, approval_expires=job.lasts, expires=job.expires, retries=job.retries,
@@ -211,7 +213,7 @@ class Scene:
             with sayso.run(job.run):
                 self.promises.result_given(pay(), "done", job.run)
         except sayso.ConfirmationRequired as held:
-            self.promises.quorum[held.confirmation_id] = job.quorum
+            self.promises.handed.add(str(held.confirmation_id))
             return False
         except sayso.ConfirmationRejected as no:
             self.promises.result_given(str(no.confirmation_id), "no")
@@ -243,7 +245,7 @@ class Scene:
     def new_job(self, n: int) -> Job:
         """Return a job by chance."""
         job = job_by_chance(n, self.world.rng, self.ways, may_pause=self.may_pause)
-        self.promises.terms[job.run] = job.terms
+        self.promises.terms[job.run], self.promises.quorum[job.run] = job.terms, job.quorum
         return job
 
     def hold(self, job: Job, store: Store, **options: Any) -> sayso.Held:
@@ -252,7 +254,7 @@ class Scene:
             "pay", job.arguments, key=job.key, run=job.run, effect=job.effect, quorum=job.quorum, expires=job.expires,
             approval_expires=job.lasts, schema=SCHEMA, store=store, **options,
         )  # fmt: skip
-        self.promises.quorum[str(held.id)] = job.quorum
+        self.promises.handed.add(str(held.id))
         return held
 
     def asked(self, job: Job, store: Store) -> sayso.Held | None:

@@ -16,6 +16,7 @@ from tests.simulation.budgets import BUDGET, Budgets
 from tests.simulation.grants import Grants, detail_of
 from tests.simulation.kernel import LEASE_SECONDS, BrokenPromiseError
 from tests.simulation.run_records import RunRecords
+from tests.simulation.teamwork import Teamwork
 
 if TYPE_CHECKING:
     from sayso.model.request import Request
@@ -147,12 +148,14 @@ class Promises:
         offered: The arguments that a reviewer tried to approve, by request and reviewer.
         acknowledged: Decisions that are taken.
         told: Messages: request and state.
-        quorum: How many must agree, of each request that a program was handed.
+        handed: The requests of which a program was told.
+        quorum: How many must agree to a call, by run.
         undo: For how many seconds a reviewer may take an approval back.
         again: Who let the effect of which request happen again.
         grants: What is promised of grants.
         budgets: What is promised of budgets.
         stored_runs: What is promised of stored runs.
+        teamwork: What is promised where several people decide.
     """
 
     def __init__(self, world: World, disk: Disk, name: str) -> None:
@@ -167,12 +170,14 @@ class Promises:
         self.offered: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.acknowledged: list[Acknowledged] = []
         self.told: list[tuple[str, str]] = []
+        self.handed: set[str] = set()
         self.quorum: dict[str, int] = {}
         self.undo = 0
         self.again: set[tuple[str, str]] = set()
         self.grants = Grants(self.broken)
         self.budgets = Budgets(self)
         self.stored_runs = RunRecords(self)
+        self.teamwork = Teamwork(self)
         self.rows: dict[str, Row] = {}
         self._begin()
 
@@ -184,6 +189,7 @@ class Promises:
         self.grants.begin()
         self.budgets.begin()
         self.stored_runs.begin()
+        self.teamwork.begin()
 
     def broken(self, what: str) -> BrokenPromiseError:
         """Note what was broken: code that is called back may not raise it to anybody."""
@@ -210,7 +216,7 @@ class Promises:
         if row is None or row.state not in _BEGUN:
             raise self.broken(f"{request_id} ran, and stands as {None if row is None else row.state}")
         offered = [self.offered[request_id, vote.by] for vote in row.votes if vote.grant is None]
-        has_quorum = row.is_within_budget or len(row.votes) >= self.quorum.get(request_id, 1)
+        has_quorum = row.is_within_budget or len(row.votes) >= self.quorum.get(row.columns["run_id"], 1)
         if not has_quorum or not all(text in one for one in offered):
             raise self.broken(f"{request_id} ran with {text}, and {row.voters} approved {offered}")
         for vote in row.votes:
@@ -351,6 +357,7 @@ class Promises:
         for run, _, at, request_id, event, by, _, text, _ in line.get("journal", ()):
             row, detail = self.rows.get(request_id), detail_of(text)
             self.budgets.take(request_id, event, by, at, detail)
+            self.teamwork.take(run, request_id, event, by, at, detail)
             if run.startswith("sayso:grant:"):
                 self.grants.take(event, by, at, detail)
             if row is None:
@@ -431,7 +438,7 @@ class Promises:
             raise self.broken(f"{request_id} was started {row.starts} times")
         if row.state != "approved" and not (idempotent and row.state == "unknown"):
             raise self.broken(f"{request_id} was started when it was {row.state}")
-        if not row.is_within_budget and len(set(row.voters)) < self.quorum.get(request_id, 1):
+        if not row.is_within_budget and len(set(row.voters)) < self.quorum.get(row.columns["run_id"], 1):
             raise self.broken(f"{request_id} was started, and only {row.voters} approved it")
         if row.columns["ends_at"] is not None and at >= row.columns["ends_at"]:
             raise self.broken(f"{request_id} was started after its approval had ended")
@@ -496,7 +503,7 @@ class Promises:
             ran = bool(self.ran.get(request_id))
             # One whose asker never heard of it, as the answer was lost, waits until it expires.
             is_remote = row.events[0][1].startswith("token:")
-            is_left = is_remote and request_id not in self.quorum and row.state in {"pending", "approved"}
+            is_left = is_remote and request_id not in self.handed and row.state in {"pending", "approved"}
             # A program that was told `unknown` may have left a call that then turned out to have failed, with retries.
             is_left |= row.state == "approved" and (row.starts > 0 or row.has_paused)
             # Nobody can withdraw the request of a gate whose effect another one has.

@@ -39,9 +39,13 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
             for twin in range(1 if rng.random() < 0.5 else 2):
                 name = f"program{n}{'ab'[twin]}"
                 world.start(self.machine, name, self.program(name, job, self.store), takes_interrupts=True)
-        kindness = 0.5 + rng.random() / 2
+        self.start_reviewers(jobs)
+
+    def start_reviewers(self, jobs: list[Job]) -> None:
+        """Begin as many reviewers as are needed."""
+        kindness = 0.5 + self.world.rng.random() / 2
         for name in ("ada", "bob")[: max(job.quorum for job in jobs)]:
-            world.start(self.machine, name, self.reviewer(name, kindness))
+            self.world.start(self.machine, name, self.reviewer(name, kindness))
 
 
 class gates(calls):  # noqa: N801
