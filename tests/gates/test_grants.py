@@ -222,6 +222,20 @@ def test_a_budget_gets_back_only_what_no_start_can_have_used(store: Store, befor
     assert [one.used for one in store.budgets()] == [used]
 
 
+def test_a_budget_gets_nothing_back_by_the_word_of_a_call_inside(store: Store) -> None:
+    @sayso.gate(when=lambda: False)
+    def book() -> None:
+        raise sayso.NotExecuted("nothing was booked")
+
+    @sayso.gate(wait="raise", store=store, when=lambda: policy.allow(budget="sum(args.amount) <= 100 per 24h"))
+    def pay(amount: int) -> None:
+        book()
+
+    with sayso.run(), pytest.raises(sayso.NotExecuted):
+        pay(60)
+    assert [one.used for one in store.budgets()] == [60]
+
+
 @pytest.mark.parametrize("options", [{"timeout": timedelta(microseconds=1)}, {"wait": "raise"}], ids=["block", "raise"])
 def test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run(store: Store, options: dict[str, Any]) -> None:
     ran: list[int] = []

@@ -795,6 +795,49 @@ MUTANTS = [
         "gates/test_grants.py::test_a_budget_gets_back_only_what_no_start_can_have_used",
     ),
     Mutant(
+        "a budget gets nothing back by the word of a call inside", "gates/ambiguous.py",
+        'or "_sayso_inner" in error.__dict__:', "or False:",
+        "gates/test_grants.py::test_a_budget_gets_nothing_back_by_the_word_of_a_call_inside",
+    ),
+    Mutant(
+        "what has ended before it is recorded is approved by nobody", "stores/grants.py",
+        " or lifecycle.is_due(request, tx.now()):", ":",
+        "stores/test_contract.py::TestMemory::"
+        "test_a_call_that_has_ended_before_it_is_recorded_is_approved_by_no_budget",
+    ),
+    Mutant(
+        "a claim keeps a request for one person", "model/lifecycle.py",
+        "if not has_voted and not (is_vote and request.missing_votes > 1):", "if False:",
+        "model/test_lifecycle.py::test_a_claim_keeps_others_out_until_it_is_released",
+    ),
+    Mutant(
+        "a vote on other terms does not pass a claim", "model/lifecycle.py",
+        'is_plain = verb == "approve" and edited is None and not has_grant', 'is_plain = verb == "approve"',
+        "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
+    ),
+    Mutant(
+        "more people may decide after the escalation only", "model/lifecycle.py",
+        "if escalation is None or not is_waiting or now < request.created_at + escalation.after:",
+        "if escalation is None or not is_waiting:",
+        "stores/test_contract.py::TestMemory::test_until_an_escalation_has_come_it_lets_nobody_in",
+    ),
+    Mutant(
+        "only the holder of a run saves it", "stores/transaction.py",
+        "if known is not None and known.holder != saved.run.holder:", "if False:",
+        "stores/test_contract.py::TestMemory::test_a_run_that_was_handed_back_is_taken_with_its_steps",
+    ),
+    Mutant(
+        "a run is not taken from a holder whose lease lasts", "stores/program.py",
+        "if run.holder not in {holder, gone} and not processes.may_take(run.holder, run.updated_at, now):", "if False:",
+        "stores/test_contract.py::TestMemory::test_of_eight_who_take_a_run_at_once_one_has_it",
+    ),
+    Mutant(
+        "a run waits for the outcome of a call inside its handler", "runs/decisions.py",
+        'if request.run_id == history.run_id and request.state not in _OPEN:', "if False:",
+        "runs/test_worker.py::"
+        "test_a_run_goes_on_when_the_unknown_outcome_of_a_call_inside_its_handler_is_resolved",
+    ),
+    Mutant(
         "by hand, the program says how a call ended", "gates/held.py",
         "replace(self._gate, suspends=())", "self._gate",
         "gates/test_held.py::test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_suspends",

@@ -139,6 +139,10 @@ class FakeOs:
         self._open: dict[int, tuple[Disk, str, File | None]] = {}
         self._last = 100
 
+    def forget(self) -> None:
+        """Close all files, also those of processes that were killed: another schedule begins."""
+        self._open.clear()
+
     def open(self, path: SimPath, flags: int, _mode: int = 0) -> int:
         """Open a file, or the folder."""
         disk, file = path.disk, path.disk.files.get(path.name)

@@ -420,6 +420,10 @@ async def _at_once(function: Callable[[], Any]) -> Any:
     return function()  # its pauses are those of the store
 
 
+def _forget_nothing(_store: object) -> None:
+    """Stand for what registers a store, without keeping it."""
+
+
 def _random_bytes(size: int) -> bytes:
     return _here().rng.randbytes(size)
 
@@ -431,6 +435,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
     def use(world: World | None) -> None:
         global _world  # noqa: PLW0603  the product reaches the world by modules, not by arguments
         _world = world
+        fake.forget()
 
     fake = FakeOs(_here)
     with ExitStack() as undo:
@@ -460,7 +465,7 @@ def simulated() -> Generator[Callable[[World | None], None]]:
         )
         undo.enter_context(mock.patch("sayso.stores.jsonl.Watcher", _Watcher))
         for module in ("sayso.stores.jsonl", "sayso.stores.http"):  # a fork of a later test has nothing to do with ours
-            undo.enter_context(mock.patch(f"{module}.forget_after_fork"))
+            undo.enter_context(mock.patch(f"{module}.forget_after_fork", _forget_nothing))
         for module in ("sayso.drivers", "sayso.runs.state", "sayso.gates.wait"):
             undo.enter_context(mock.patch(f"{module}.offload", _at_once))
         yield use
