@@ -13,7 +13,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -141,6 +141,78 @@ async def test_a_payment_that_a_task_group_cancels_for_its_sibling_is_unknown(
     with pytest.raises(errors.OutcomeUnknownError):
         await pay("bob")
     assert sent == ["bob"]
+
+
+async def in_gather(*tasks: Callable[[], Awaitable[Any]]) -> None:
+    await asyncio.gather(*(task() for task in tasks))
+
+
+async def in_threads(*tasks: Callable[[], Awaitable[Any]]) -> None:
+    loop = asyncio.get_running_loop()
+    calls = (asyncio.to_thread(asyncio.run_coroutine_threadsafe(task(), loop).result) for task in tasks)
+    await asyncio.gather(*calls)
+
+
+@pytest.mark.parametrize("start", [in_gather, in_threads])
+@pytest.mark.parametrize("retries", [0, 1])
+@awaited
+async def test_a_call_that_fails_while_a_task_that_it_started_runs_is_unknown(
+    store: Store, start: Callable[..., Awaitable[None]], retries: int
+) -> None:
+    is_paying, go_on, paid = asyncio.Event(), asyncio.Event(), list[int]()
+
+    async def pay() -> None:
+        is_paying.set()
+        await go_on.wait()
+        paid.append(1)
+
+    async def fail() -> None:
+        await is_paying.wait()
+        raise ValueError("no such address")
+
+    @sayso.gate(wait="raise", retries=retries)
+    async def order() -> None:
+        await start(pay, fail)
+
+    request_id = (await aheld(order)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    with pytest.raises(ValueError, match="no such address") as caught:
+        await order()
+    assert caught.value.__notes__[0] == "sayso: a task that order started was still running when this error ended it"
+    assert "is unknown" in caught.value.__notes__[1]
+    assert state_of(request_id) is State.UNKNOWN
+    with pytest.raises(errors.OutcomeUnknownError):
+        await order()
+    go_on.set()
+    await asyncio.wait(asyncio.all_tasks() - {cast("Any", asyncio.current_task())})
+    assert paid == [1]
+
+
+@awaited
+async def test_a_call_whose_tasks_have_ended_or_are_not_its_own_fails(store: Store) -> None:
+    async def fail() -> None:
+        raise ValueError("no such address")
+
+    @sayso.gate(wait="raise")
+    async def waits_for_all() -> None:
+        ends = await asyncio.gather(asyncio.sleep(0), fail(), return_exceptions=True)
+        raise cast("ValueError", ends[1])
+
+    @sayso.gate(wait="raise")
+    async def says_so() -> None:
+        left.append(asyncio.create_task(asyncio.sleep(3600)))
+        raise sayso.NotExecuted("the task only reads")
+
+    left = [asyncio.create_task(asyncio.sleep(3600))]
+    for order, kind in ((waits_for_all, ValueError), (says_so, sayso.NotExecuted)):
+        request_id = (await aheld(order)).confirmation_id
+        sayso.Review().approve(request_id, by="ada")
+        with pytest.raises(kind):
+            await order()
+        assert state_of(request_id) is State.FAILED
+    for task in left:
+        task.cancel()
+    await asyncio.wait(left)
 
 
 def session_of_mcp() -> Any:

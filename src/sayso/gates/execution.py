@@ -7,12 +7,15 @@ start that has no recorded end is `unknown`. `verify=` is not asked about a call
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
 from sayso.drivers import Attempt, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
@@ -27,7 +30,7 @@ from sayso.gates.hooks import (
     shown_result,
 )
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion, executing
+from sayso.gates.scope import Occasion, current_task, executing
 from sayso.gates.signals import Caller, ConfirmationRequired
 from sayso.model import canonical, redaction
 from sayso.model.ids import StartToken, call_digest, new_token
@@ -93,6 +96,8 @@ def execute(
             with suppress(ValueError):  # a coroutine may be closed in a context without it
                 executing.reset(before)
         attempt = judged(gate, attempt, handled)
+        if isinstance(attempt.raised, Exception) and not isinstance(attempt.raised, gate.suspends):
+            attempt = _judged_by_tasks(started.request, attempt)
     except BaseException as error:  # usually Ctrl-C right after the call; the call must not stay `running`
         if started.pid == os.getpid() and not isinstance(error, GeneratorExit):
             yield from _not_recorded(store, started, error)
@@ -286,6 +291,29 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
     what, has_begun = left
     text = f"{gate.name} returned {what}, whose work would run after the call; gate the async function that does it"
     return Attempt(None, TypeError(f"{text}, or one that runs it to its end"), is_ambiguous=has_begun)
+
+
+def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
+    """Return how a call with an error ended: it goes on if a task that it started does, as `asyncio.gather` leaves."""
+    me = current_task()
+    if me is None or attempt.is_ambiguous or attempt.is_without_effect:
+        return attempt
+    import asyncio
+
+    for task in asyncio.all_tasks():
+        context = _context_of(task)
+        if task is not me and context is not None and any(one is request for one in context.get(executing, ())):
+            note = f"sayso: a task that {request.call.name} started was still running when this error ended it"
+            with suppress(Exception):  # as in `mark_unknown`
+                cast("BaseException", attempt.raised).add_note(note)
+            return attempt._replace(is_ambiguous=True)
+    return attempt
+
+
+def _context_of(task: Any) -> Context | None:
+    if sys.version_info >= (3, 12):
+        return task.get_context()
+    return next((one for one in gc.get_referents(task) if isinstance(one, Context)), None)
 
 
 def outcome_of(gate: Gate, request: Request, attempt: Attempt) -> Outcome:
