@@ -692,6 +692,24 @@ async def test_a_rule_that_denies_says_why_and_asks_nobody(store: Store) -> None
     assert requests(store, State.PENDING) == []
 
 
+@bounded
+async def test_a_call_whose_effect_is_taken_is_told_and_asked_anew_when_it_is_made_again(store: Store) -> None:
+    server, review = Server(), sayso.Review()
+    client = Client(server, policy=lambda: sayso.policy.hold(effect="write:{path}"))
+    for what in ("runs", "is told"):
+        await client.call("write", PATH)
+        [request] = requests(store, State.PENDING)
+        review.approve(request.id, by="ada")
+        answer = text(await client.call("write", PATH))
+        assert ("its effect 'write:/etc/motd' is taken by" in answer) is (what == "is told")
+    assert store.get(request.id).state is State.CANCELLED
+    await client.call("write", PATH)
+    [request] = requests(store, State.PENDING)
+    review.approve(request.id, by="ada", again=True, comment="it was overwritten")
+    assert text(await client.call("write", PATH)).endswith('wrote {"path": "/etc/motd", "size": 3}')
+    assert len(server.calls) == 2
+
+
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "ide"}}
 
 

@@ -25,7 +25,7 @@ from sayso.integrations.agenthooks.hosts import HOSTS, describe
 from sayso.integrations.agenthooks.options import Options, Session, read_options, state_folder
 from sayso.model.request import Request, State
 from sayso.stores import processes
-from sayso.testing import ScriptedReviewer
+from sayso.testing import ScriptedReviewer, sample_call
 
 PAYLOADS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "payloads.json").read_text(encoding="utf-8"))
 AT_ONCE = Options(wait="1ms")
@@ -451,6 +451,24 @@ def test_a_call_whose_start_is_refused_is_a_no(name: str, place: Path, monkeypat
     monkeypatch.setattr(Session, "add", broken)
     assert verdict(name, say(name, "again", place))[0] == "deny"
     assert only().state is State.FAILED, "the start was taken, and surely nothing ran"
+
+
+@every_host
+def test_a_call_whose_effect_is_taken_is_told_and_keeps_no_other_from_it(name: str, place: Path) -> None:
+    rules = place / "home" / "sayso.toml"
+    rules.write_text("[[rules]]\ntool = '*'\nverdict = 'hold'\neffect = 'build'\n", encoding="utf-8")
+    rules.chmod(0o600)
+    store = config.open_store(None)
+    other = store.ask(sample_call("run_1", effect="build"))
+    sayso.Review().approve(other.id, by="ada")
+    store.start(other.id, "t")
+    say(name, "shell", place)
+    (request,) = sayso.Review().list(state="pending").requests
+    sayso.Review().approve(request.id, by="ada")
+    decision, reason = verdict(name, say(name, "again", place))
+    assert decision == "deny"
+    assert f"its effect 'build' is taken by {other.id}, which is running" in reason
+    assert store.get(request.id).state is State.CANCELLED
 
 
 def test_a_policy_file_that_cannot_be_read_is_a_no(place: Path) -> None:

@@ -24,6 +24,7 @@ from sayso.integrations.agenthooks.options import Answer, Entry, Options, Sessio
 from sayso.model import canonical, duration
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
+from sayso.model.request import not_run
 from sayso.policy import Verdict
 from sayso.stores import processes
 from sayso.stores.base import Store
@@ -134,6 +135,9 @@ def _start(host: Host, event: HookEvent, held: Held, session: Session, options: 
         if running is None or running.data["worker"] != me or not session.is_first(running.data["token"], *options):
             raise
         return Answer(0, host.approve(running.data["changed"], ""))
+    except errors.EffectTakenError as taken:
+        held.withdraw(taken.reason)  # open, it would keep others from the effect
+        return Answer(0, host.deny(not_run(event.tool, taken.reason)))
     changed = None if canonical.is_same(arguments, event.arguments) else arguments
     names = [event.call_id] if event.call_id else [shape_of(event.tool, one) for one in (arguments, event.arguments)]
     execution = None if held.request is None else held.request.execution

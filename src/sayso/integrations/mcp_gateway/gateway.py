@@ -341,7 +341,11 @@ class Gateway:
         started = asyncio.create_task(held.once(partial(self._call_server, call)))
         self._running.add(started)
         started.add_done_callback(self._forget_task)
-        return await asyncio.shield(started)  # a started call is not cancelled, so that its outcome is recorded
+        try:
+            return await asyncio.shield(started)  # a started call is not cancelled, so that its outcome is recorded
+        except errors.EffectTakenError as taken:
+            await self._occasions.withdraw([occasion], taken.reason)  # open, it would keep others from the effect
+            raise errors.SaysoError(taken.reason) from taken
 
     async def _result_of_other_process(self, call: _Call, held: aio.Held, note: str) -> Message:
         """Return the result of another process of the run that started the call before it could be withdrawn."""
