@@ -42,7 +42,7 @@ from sayso.server.api.endpoint import Context
 from sayso.server.auth.sessions import Session
 from sayso.server.context import is_signed_in, path_to, pending_filter, settings_of, signed_in
 from sayso.server.pages.rendering import fragment, list_row
-from sayso.server.protection import GONE, share_headers
+from sayso.server.protection import GONE
 from sayso.stores.base import Store, Unwatch
 from sayso.stores.http_messages import LONGEST_WAIT
 from sayso.stores.review import requests_with
@@ -434,7 +434,6 @@ async def until_changed(
     checks that the token is still valid. A change queues it directly from the thread that made the change. The request
     holds its slot until `look` has run once.
     """
-    share_headers(context.http.scope["headers"])
     waiting, unwatch = _Waiting(context, request_ids, look), list[Unwatch]()
     timer = waiting.loop.call_later(min(wait, LONGEST_WAIT), waiting.expire)
     gone: asyncio.Future[None] | None = context.http.scope.get(GONE)

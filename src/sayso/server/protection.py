@@ -209,25 +209,6 @@ def raise_file_limit() -> int:
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
-# Headers that are alike in most requests of programs, and not secret.
-_ALIKE = frozenset(
-    {b"accept", b"accept-encoding", b"connection", b"content-length", b"content-type", b"host", b"user-agent"}
-)
-_SHORT = 200  # bytes of a header's value
-
-
-def share_headers(headers: list[tuple[bytes, bytes]]) -> None:
-    """Replace headers by one copy of those that are equal: a waiting request keeps them, which are half a kilobyte."""
-    for place, header in enumerate(headers):
-        if header[0] in _ALIKE and len(header[1]) <= _SHORT:
-            headers[place] = _one_copy(header)
-
-
-@lru_cache(maxsize=256)
-def _one_copy(header: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    return header
-
-
 @lru_cache(maxsize=1)
 def _response_head(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
     """Return the first lines of a response, with the headers of the server itself: the date, new each second."""
@@ -459,9 +440,8 @@ _BODY_TIMEOUT = 30.0
 async def read_bytes(http: Http, *, longest: int = MAX_BODY, patience: float | None = None) -> bytes:
     """Return the raw body, read within `patience` seconds (default 30); raises `Problem` if it is too long or slow."""
     patience = _BODY_TIMEOUT if patience is None else patience
-    # Not `http.headers`, which copies the headers that `share_headers` shares.
-    length = next((value for name, value in http.scope["headers"] if name == b"content-length"), b"")
-    if length.isdigit() and int(length[:20]) > longest:
+    length = http.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length[:20]) > longest:
         raise _too_long(longest)  # before reading any of it
     if http.scope.get(WHOLE) is True:  # a timeout costs more than reading a body that is there
         return await _received(http, longest)
