@@ -209,29 +209,6 @@ def test_a_request_that_is_answered_makes_room_for_nobody(memory: Store) -> None
         assert all(b"200 OK" in answer(one) for one in asking)
 
 
-def test_a_connection_tells_whether_the_whole_body_has_arrived() -> None:
-    began, told = threading.Semaphore(0), list[bool]()
-
-    async def reads(scope: Any, receive: Any, send: Any) -> None:
-        told.append(protection.WHOLE in scope)
-        began.release()
-        while (await receive())["more_body"]:
-            pass
-        told.append(protection.WHOLE in scope)
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
-        await send({"type": "http.response.body"})
-
-    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"
-    with limited(reads, Limits()) as port, closing(connected(port, head + b"abcd")) as connection:
-        assert b"200 OK" in answer(connection)
-        assert began.acquire(timeout=PATIENCE)
-        connection.sendall(head + b"ab")
-        assert began.acquire(timeout=PATIENCE)
-        connection.sendall(b"cd")
-        assert b"200 OK" in answer(connection)
-    assert told == [True, True, False, True]
-
-
 def test_a_program_that_waits_keeps_no_input(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     programs, asleep, deliver = 30, threading.Semaphore(0), events._Waiting._deliver
 

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
 
 from sayso.model.reviewer import Reviewer
 from sayso.server import context, create_app, login_path, protection
 from sayso.server.api import endpoint
 from sayso.server.api.problems import Problem
-from sayso.server.protection import WHOLE
 from sayso.stores.base import Store
 from tests.support.browsing import BASE, Browser, browser
 from tests.support.calling import bearer, caller, code_of
@@ -139,21 +137,6 @@ def test_a_body_that_does_not_come_is_not_waited_for(
     headers = bearer(memory, "ask", "bot")
     sent = Sender(app, "/api/v1/program/ask", [b"{"], content_type="application/json", **headers)
     assert sent.answered() == 408
-
-
-@pytest.mark.parametrize(("told", "is_read"), [({}, False), ({WHOLE: True}, True)], ids=["else", "whole"])
-def test_only_a_body_that_has_arrived_is_read_without_a_timeout(told: dict[str, Any], is_read: bool) -> None:
-    async def receive() -> dict[str, Any]:
-        for _ in range(5):
-            await asyncio.sleep(0)
-        return {"type": "http.request", "body": b"{}"}
-
-    http = Request({"type": "http", "headers": [], **told}, receive)
-    if is_read:
-        assert asyncio.run(protection.read_bytes(http, patience=0)) == b"{}"
-    else:
-        with pytest.raises(Problem):
-            asyncio.run(protection.read_bytes(http, patience=0))
 
 
 def in_a_loop() -> bool:

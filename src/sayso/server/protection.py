@@ -157,9 +157,6 @@ added. It returns False, and has sent nothing, where the response must be sent b
 not see the response. It saves a system call, and uvicorn's checks of headers that are always the same.
 """
 
-WHOLE = "sayso.whole"
-"""Key of the ASGI scope that is set once the whole body has arrived, so that reading it takes no timeout."""
-
 _FILES = 65_536  # files to ask for at most; a system may report a limit that it cannot provide
 _RESERVED = 384  # files beside connections: those accepted in one go, the store, channels, streams of the log
 _BACKLOG = 256  # connections that asyncio accepts in one go, before it serves any of them
@@ -294,10 +291,6 @@ class _Limited(HttpToolsProtocol):
         cycle.message_event.set()
         self.on_response_complete()
         return True
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        cast("dict[str, Any]", self.scope)[WHOLE] = True
 
     def data_received(self, data: bytes) -> None:
         self._idle_until = math.inf
@@ -443,25 +436,19 @@ async def read_bytes(http: Http, *, longest: int = MAX_BODY, patience: float | N
     length = http.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > longest:
         raise _too_long(longest)  # before reading any of it
-    if http.scope.get(WHOLE) is True:  # a timeout costs more than reading a body that is there
-        return await _received(http, longest)
+    body, has_more = bytearray(), True
     try:
         async with asyncio.timeout(patience):
-            return await _received(http, longest)
+            while has_more:
+                message = await http.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                body += message.get("body", b"")
+                if len(body) > longest:
+                    raise _too_long(longest)
+                has_more = message.get("more_body", False)
     except TimeoutError:
         raise Problem("body_too_slow", f"the body did not arrive within {patience:.0f} s; nothing was done") from None
-
-
-async def _received(http: Http, longest: int) -> bytes:
-    body, has_more = bytearray(), True
-    while has_more:
-        message = await http.receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        body += message.get("body", b"")
-        if len(body) > longest:
-            raise _too_long(longest)
-        has_more = message.get("more_body", False)
     return bytes(body)
 
 
