@@ -230,17 +230,12 @@ class _Limited(HttpToolsProtocol):
     """uvicorn's protocol of one connection, with the limits."""
 
     # Slots, because an attribute dictionary of more than 30 entries costs 1.2 KB more per connection.
-    __slots__ = (
-        "_ends", "_gone", "_head", "_idle_until", "_is_in_head", "_limits", "_reading", "_running", "_timer",
-        "_waiting",
-    )  # fmt: skip
+    __slots__ = ("_gone", "_head", "_is_in_head", "_limits", "_reading", "_running", "_timer", "_waiting")
 
     def __init__(self, limits: Limits, waiting: dict[_Limited, None], **given: Any) -> None:
         super().__init__(**given)
         self._limits, self._waiting = limits, waiting
-        self._timer: asyncio.TimerHandle | None = None
-        self._ends = math.inf  # when it is given up; never while a request is being answered
-        self._idle_until = math.inf  # when it is closed; never once a byte of the next request has arrived
+        self._timer: asyncio.TimerHandle | None = None  # gives it up; never while a request is being answered
         self._reading: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] | None = None
         self._running: Any = None  # uvicorn's cycle of the request that is being answered; `cycle` is the newest one
@@ -293,7 +288,6 @@ class _Limited(HttpToolsProtocol):
         return True
 
     def data_received(self, data: bytes) -> None:
-        self._idle_until = math.inf
         super().data_received(data)
         self._head = self._head + len(data) if self._is_in_head else 0
         if self._head > _LONGEST_HEAD:
@@ -306,7 +300,6 @@ class _Limited(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self._end_timer()
         self._stop_read_timer()
         super().connection_lost(exc)
         if self._running is not None and self._running is not self.cycle:
@@ -327,19 +320,14 @@ class _Limited(HttpToolsProtocol):
             self._stop_read_timer()
 
     def on_response_complete(self) -> None:
-        if self.pipeline or self.transport.is_closing():
-            if self.pipeline:
-                self._running = self.pipeline[-1][0]
-            super().on_response_complete()
-            if self.transport.is_closing():
-                self._start_read_timer()
-            return
-        # Without uvicorn's own timer for what is idle, which it makes anew for each response.
-        self.server_state.total_requests += 1
-        self.flow.resume_reading()
-        self._idle_until = self.loop.time() + self.timeout_keep_alive
-        # That one does not suffice: the first byte of a next request stops it.
-        self._wait(self._limits.rest if self.cycle.more_body else self._limits.header)
+        is_last = not self.pipeline
+        if not is_last:
+            self._running = self.pipeline[-1][0]
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._start_read_timer()
+        elif is_last:  # uvicorn's own timeout does not suffice: the first byte of a next request stops it
+            self._wait(self._limits.rest if self.cycle.more_body else self._limits.header)
 
     def shutdown(self) -> None:
         self._stop_waiting()
@@ -355,39 +343,16 @@ class _Limited(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison]
 
     def _wait(self, seconds: float) -> None:
-        """Give the connection up after so many seconds, unless a request is being answered by then.
-
-        One timer lasts over many requests and looks when it fires what is due: a new one for each costs more.
-        """
-        self._waiting.pop(self, None)
+        """Give the connection up after so many seconds, unless a request is being answered by then."""
+        self._stop_waiting()
         self._waiting[self] = None
-        self._ends = self.loop.time() + seconds
-        self._set_timer()
-
-    def _set_timer(self) -> None:
-        due = min(self._ends, self._idle_until)
-        if due < (math.inf if self._timer is None else self._timer.when()):
-            self._end_timer()
-            self._timer = self.loop.call_at(due, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer, now = None, self.loop.time()
-        if self._ends <= now:
-            self.give_up()
-            return
-        if self._idle_until <= now:
-            self._idle_until = math.inf
-            self.timeout_keep_alive_handler()  # until `_ends`, it lets the peer read what was sent
-        self._set_timer()
-
-    def _end_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer = self.loop.call_later(seconds, self.give_up)
 
     def _stop_waiting(self) -> None:
         self._waiting.pop(self, None)
-        self._ends = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _start_read_timer(self) -> None:
         """Start the timeout for the peer to read what waits to be sent."""
