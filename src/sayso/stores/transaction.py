@@ -176,10 +176,6 @@ class RecordVerbs(ABC):
         row = self._record_row(kind, key)
         return None if row is None else record_of(row)
 
-    def record_row(self, kind: str, key: str) -> RecordRow | None:
-        """Return a committed record's row, for a caller that checks whether it has changed."""
-        return self._record_row(kind, key)
-
     def records(
         self, kind: str, *, due_by: datetime | None = None, after: str = "", limit: int = 1000
     ) -> Sequence[Record]:

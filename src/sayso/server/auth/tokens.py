@@ -31,7 +31,7 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.text import say
 from sayso.server.auth.sessions import IDLE, RECORD
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import CHANNEL, Note, Record, RecordRow, record_of
+from sayso.stores.transaction import CHANNEL, Note, Record
 
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
@@ -86,7 +86,6 @@ class Tokens:
         self._lock = threading.Lock()
         self._uses: dict[str, str] = {}  # day of last use by id, not written yet: finding a token writes nothing
         self._noted: dict[str, date] = {}  # the same, also of those written
-        self._read: dict[str, tuple[RecordRow, Token]] = {}  # by id, with the row that it was parsed from
         self._known: dict[str, Token] = {}  # by digest of the token's text; may be revoked or expired since
 
     def new(
@@ -149,13 +148,8 @@ class Tokens:
 
         `store` is a view of the store to read, such as an open transaction.
         """
-        row = (store or self._store).record_row(_RECORD, token_id)
-        if row is None:
-            return False
-        known = self._read.get(token_id)
-        if known is None or known[0] != row:
-            known = self._read[token_id] = row, _token(record_of(row))
-        return known[1].is_good(clock.now())
+        record = (store or self._store).record(_RECORD, token_id)
+        return record is not None and _token(record).is_good(clock.now())
 
     def _use(self, token: Token) -> None:
         day = clock.now().date()
