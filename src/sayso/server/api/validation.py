@@ -16,8 +16,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache
-from itertools import count
 from typing import Any, NoReturn, cast
 
 from starlette.requests import Request as Http
@@ -222,19 +220,8 @@ def _call(call: Call, redact: Sequence[str]) -> Call:
             "what reviewers would see must be what would run, apart from masked values (on a server, a"
             " gate's own redactor can only mask values)"
         )
-    if next(_calls) % _FORGETS == 0:
-        _redaction.cache_clear()
-    masked = _redaction(tuple(redact)).mask(shown)
+    masked = Redaction(tuple(redact)).mask(shown)
     return replace(call, masked=None if call.masked is None and masked is shown else dump(masked))
-
-
-@lru_cache(maxsize=64)
-def _redaction(redact: tuple[str, ...]) -> Redaction:
-    """Return a redaction that still knows which names mark a secret."""
-    return Redaction(redact)
-
-
-_calls, _FORGETS = count(), 256  # after so many calls, because a program may choose ever new names of 64 kB
 
 
 # -- the policy of the server --------------------------------------------------------------------------------------
