@@ -18,8 +18,8 @@ import sayso
 from sayso import errors
 from sayso.model.edit import schema_of
 from sayso.model.schema import SchemaError
-from sayso.server.pages.edits import read_edit
-from sayso.server.pages.forms import argument_fields
+from sayso.server.pages.edits import edit_of
+from sayso.server.pages.forms import fields_for
 from sayso.view.card import kinds_of
 from tests.support.acting import held
 
@@ -295,9 +295,9 @@ def test_a_strict_parameter_takes_what_a_person_types_and_what_json_has_no_type_
     shape = schema_of(request)
     typed = {"count": "7", "rate": "1.5", "sure": "true", "name": "7", "sizes": "[1]", "day": "2026-02-01", "odd": "3"}
     changes = {name: shape.parse(name, text) for name, text in typed.items()}
-    widgets = argument_fields(request, shape)
+    widgets = fields_for(request)
     sent = {widget.key: typed[widget.name] for widget in widgets if widget.kind in {"number", "bool", "date"}}
-    edit = read_edit(widgets, sent, shape.classes)
+    edit = edit_of(request, sent)
     assert (edit.problems, edit.changes["count"], edit.changes["rate"]) == ([], 7, 1.5)
     shape.fit({"count": 5, **edit.changes})
     sayso.Review().approve(request_id, changes={**changes, "day": "2026-02-01", "odd": "3"}, by="ada")
@@ -341,7 +341,7 @@ def test_a_model_may_answer_by_the_schema(written: str) -> None:
 @written
 def test_the_form_shows_description_and_bounds_and_takes_the_value(written: str) -> None:
     request = sayso.Review().get(held(gated(FUNCTIONS[written]), 5, "ada").confirmation_id)
-    fields = {field.name: field for field in argument_fields(request, schema_of(request))}
+    fields = {field.name: field for field in fields_for(request)}
     assert list(fields) == list(WHOLE)
     assert fields["amount"].hint == "number, more than 0, at most 100: How much, in euro."
     assert all(field.can_change for field in fields.values())

@@ -23,7 +23,6 @@ from starlette.requests import Request as Http
 from sayso import errors
 from sayso.model import canonical, teamwork
 from sayso.model.canonical.json_tree import TAGS, Json, Unfit, children_of, dump, fields_of, items_of, tag_in
-from sayso.model.edit import schema_of
 from sayso.model.grant import Budget
 from sayso.model.ids import call_digest, fingerprint, question_digest
 from sayso.model.journal import Entry
@@ -34,7 +33,7 @@ from sayso.model.run import RunSnapshot, RunUpdate
 from sayso.model.schema import Schema, SchemaError
 from sayso.policy import Verdict, in_effect
 from sayso.server.api.endpoint import Context, Principal, encoded
-from sayso.server.pages.forms import answer_fields, argument_fields
+from sayso.server.pages.forms import fields_for
 from sayso.server.protection import Slot
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.codec import asked_values
@@ -361,8 +360,7 @@ def _must_be_showable(request: Request) -> None:
         return
     headline(request)
     subject_rows(request, width=80)
-    schema = schema_of(request)
-    _ = answer_fields(schema) if request.kind == "question" else argument_fields(request, schema)
+    fields_for(request)
     asked_values(request)
     if plain is not None:
         if len(_rendered_types) >= _MOST_TYPES:

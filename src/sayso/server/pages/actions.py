@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from sayso import clock, errors
-from sayso.model.edit import edited_call, is_target, schema_of
+from sayso.model.edit import edited_call, is_target
 from sayso.model.request import Call, Request, State
 from sayso.model.teamwork import comments_in
 from sayso.model.text import escape, say
@@ -33,7 +33,7 @@ from sayso.server.pages import grants
 from sayso.server.pages import request as page
 from sayso.server.pages.alike import FEWEST, fold, group_key, outlier_notes, similar_to, table_of
 from sayso.server.pages.arguments import Difference, zone_warnings
-from sayso.server.pages.edits import Edit, NotDoneError, edit_of, person_named, read_answer
+from sayso.server.pages.edits import Edit, NotDoneError, answer_of, edit_of, person_named
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
 from sayso.server.pages.rendering import error_text, known, list_row, parts_of, render, risk_unconfirmed
 from sayso.stores.base import Store
@@ -128,7 +128,7 @@ def _as_text(difference: Difference) -> str:
 def _answer(context: RequestContext, request: Request, seen: str) -> None:  # noqa: ARG001  a question cannot change
     answer: object = None
     if page.is_open(request, "question"):
-        answer, problems, _ = read_answer(page.fields_to_fill(request), context.form, schema_of(request))
+        answer, problems, _ = answer_of(request, context.form)
         if problems:
             raise errors.InvalidAnswerError(request.id, problems)
     context.review.answer(request.id, answer, comment=context.field("note"))
@@ -195,7 +195,7 @@ def _refused(context: RequestContext, request_id: str, fault: errors.DecisionRef
         if page.is_open(request, "call"):
             widgets = edit_of(request, context.form).widgets
         elif page.is_open(request, "question"):
-            _, _, widgets = read_answer(page.fields_to_fill(request), context.form, schema_of(request))
+            _, _, widgets = answer_of(request, context.form)
         sent = page.Submitted(say("Some values are not valid. Nothing was decided."), fault.problems, widgets)
     return page.request_page(context, request, status=kind_of(type(fault)).status, sent=sent)
 

@@ -20,11 +20,11 @@ from sayso.model.edit import schema_of
 from sayso.model.rendering import separators, ungrouped
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer
-from sayso.model.schema import Schema, SchemaError
+from sayso.model.schema import SchemaError
 from sayso.model.text import escape, say, unisolated
 from sayso.server.context import RequestContext
 from sayso.server.language import translated
-from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, argument_fields
+from sayso.server.pages.forms import ABSENT, LABELS, Way, Widget, fields_for
 
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
 _GROUPED_NUMBER = re.compile(r"[-+]?[0-9.,' ]+")
@@ -70,13 +70,7 @@ def edit_of(request: Request, form: Mapping[str, str]) -> Edit:
     """Return what a form changes in the call of a request: nothing if that is not pending, or is a question."""
     if request.kind != "call" or request.state is not State.PENDING:
         return Edit(())
-    schema = schema_of(request)
-    return read_edit(argument_fields(request, schema), form, schema.classes)
-
-
-def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mapping[str, type]) -> Edit:
-    """Return what a form with these fields changes in a call."""
-    reader = _Reader(form, classes)
+    widgets, reader = fields_for(request), _Reader(form, schema_of(request).classes)
     edit = Edit(reader.filled(widgets), problems=reader.problems)
     for widget in widgets:
         if widget.parts and widget.key in form:  # of a page that was sent before an upgrade: the edit would be lost
@@ -90,13 +84,11 @@ def read_edit(widgets: Sequence[Widget], form: Mapping[str, str], classes: Mappi
     return edit
 
 
-def read_answer(
-    widgets: Sequence[Widget], form: Mapping[str, str], schema: Schema
-) -> tuple[object, list[str], tuple[Widget, ...]]:
+def answer_of(request: Request, form: Mapping[str, str]) -> tuple[object, list[str], tuple[Widget, ...]]:
     """Return the answer in a form, its problems, and the fields filled with what was sent."""
+    (widget,), schema = fields_for(request), schema_of(request)
     reader = _Reader(form, schema.classes)
-    filled = reader.filled(widgets)
-    (widget,) = widgets
+    filled = reader.filled([widget])
     if reader.way(widget) == "null":
         return None, [], filled
     none = f"{widget.key}.none"

@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from sayso.model.canonical import MASK, Json, display
 from sayso.model.canonical.json_tree import class_in, fields_of, items_of, tag_in
-from sayso.model.edit import mentions_mask
+from sayso.model.edit import mentions_mask, schema_of
 from sayso.model.rendering import brief, is_amount
 from sayso.model.request import Request
 from sayso.model.schema import Schema
@@ -184,8 +184,17 @@ def _add_problems(widget: Widget, found: dict[str, list[str]]) -> Widget:
     return replace(widget, parts=parts, problem="; ".join(found.get(widget.path, [])) or widget.problem)
 
 
-def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
-    """Return the fields of the call that would run, in the order of its parameters."""
+def fields_for(request: Request) -> tuple[Widget, ...]:
+    """Return the fields of the call that would run, in the order of its parameters, or of a question's answer.
+
+    Raises:
+        StoreCorruptError: The stored schema cannot be read by this version.
+    """
+    schema = schema_of(request)
+    return _argument_fields(request, schema) if request.kind == "call" else _answer_fields(schema)
+
+
+def _argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     builder = _Builder(schema)
     shown = fields_of(cast("Json", request.effective.shown)) or {}
     # A gate sends all arguments of its function, so a missing one is masked. A foreign call may omit arguments.
@@ -195,7 +204,7 @@ def argument_fields(request: Request, schema: Schema) -> tuple[Widget, ...]:
     return (*made, *(_fixed(f"x{at}", name, name, shown[name], "") for at, name in enumerate(more)))
 
 
-def answer_fields(schema: Schema) -> tuple[Widget, ...]:
+def _answer_fields(schema: Schema) -> tuple[Widget, ...]:
     """Return the empty field of a question's answer; a text gets an input of several lines."""
     builder = _Builder(schema)
     yes_no = (("", say("choose…")), ("true", say("yes")), ("false", say("no")))

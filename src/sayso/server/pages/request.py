@@ -37,7 +37,7 @@ from sayso.server.pages import grants
 from sayso.server.pages.alike import outlier_notes, repeat_notes
 from sayso.server.pages.arguments import Argument, Difference, arguments_of, differences, zone_warnings
 from sayso.server.pages.edits import colleagues
-from sayso.server.pages.forms import Widget, answer_fields, argument_fields, flaws, with_problems
+from sayso.server.pages.forms import Widget, fields_for, flaws, with_problems
 from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import error_text, facts, list_row, missing_roles, parts_of, render, risk_of
 from sayso.server.pages.runs import last_undone, story_of, timeline
@@ -100,7 +100,7 @@ def request_page(
     widgets, unreadable = sent.widgets or (), None
     if sent.widgets is None and is_pending:
         try:
-            widgets = fields_to_fill(request)
+            widgets = () if is_read_only(request) else fields_for(request)
         except errors.StoreCorruptError as fault:
             unreadable = escape(str(fault))
     widgets, problems = with_problems(widgets if is_pending else (), sent.problems)
@@ -358,14 +358,6 @@ def why_not(context: RequestContext, request: Request, now: datetime, *, is_vote
     except errors.DecisionRefusedError as fault:
         return error_text(fault)
     return None
-
-
-def fields_to_fill(request: Request) -> tuple[Widget, ...]:
-    """Return the fields that a reviewer can change, or must fill in to answer."""
-    if is_read_only(request):
-        return ()
-    schema = schema_of(request)
-    return argument_fields(request, schema) if request.kind == "call" else answer_fields(schema)
 
 
 def _title(request: Request) -> str:
