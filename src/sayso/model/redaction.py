@@ -399,6 +399,17 @@ def scrub(text: str, secrets: Collection[str]) -> str:
     return "".join([*pieces, MASK, text[end:]])
 
 
+def scrubbed(tree: Any, secrets: Collection[str]) -> Any:
+    """Return plain JSON values with `MASK` for each secret in every text."""
+    if isinstance(tree, str):
+        return scrub(tree, secrets)
+    if isinstance(tree, list):
+        return [scrubbed(item, secrets) for item in cast("list[Any]", tree)]
+    if isinstance(tree, dict):
+        return {scrub(name, secrets): scrubbed(item, secrets) for name, item in cast("dict[str, Any]", tree).items()}
+    return tree
+
+
 def _likely(text: str, secrets: Collection[str]) -> Iterator[str]:
     """Yield the secrets that may be in the text. This check is cheaper than to compute all spellings of a secret."""
     size = _SHORTEST_SCRUBBED

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pydantic import ConfigDict, Field
 
@@ -25,6 +25,7 @@ from sayso.model import canonical, lifecycle, redaction
 from sayso.model.journal import detail_of
 from sayso.model.redaction import Redaction
 from sayso.model.request import Call, Request, State
+from sayso.model.text import storable
 from sayso.mplp.confirm import Confirm, confirm_id_of, confirm_of, plan_of, round_facts, run_of
 from sayso.mplp.document import ConfirmStatus, Document, FrozenList, Part, Plan, time_now, time_text
 from sayso.mplp.schema import ConfirmNotFoundError, MismatchError, id_of, is_id, new_id
@@ -188,20 +189,8 @@ def mask_secrets(made: dict[str, Any], places: Sequence[tuple[str, str]], secret
     result = dict(made)
     for part, name in places if secrets else ():
         if name in made[part]:
-            result[part] = result[part] | {name: _mask_texts(made[part][name], secrets)}
+            result[part] = result[part] | {name: storable(redaction.scrubbed(made[part][name], secrets))}
     return result
-
-
-def _mask_texts(content: Any, secrets: Collection[str]) -> Any:
-    match content:
-        case str():
-            return redaction.fit(content, secrets)
-        case dict():
-            return {name: _mask_texts(held, secrets) for name, held in cast("dict[str, Any]", content).items()}
-        case list():
-            return [_mask_texts(held, secrets) for held in cast("list[Any]", content)]
-        case _:
-            return content
 
 
 class FeedbackLabel(StrEnum):

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from sayso import config
 from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
-from sayso.model.redaction import Redaction, scrub, words_of
+from sayso.model.redaction import Redaction, scrub, scrubbed, words_of
 from sayso.model.request import Call, Request, State, secrets_of_call
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import Text
@@ -213,17 +213,6 @@ def _secrets_of_request(request: Request) -> frozenset[str]:
         return frozenset()
     calls = {call.digest: call for call in (request.subject, request.effective)}
     return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
-
-
-def scrubbed(tree: Any, hidden: frozenset[str]) -> Any:
-    """Return plain JSON values with these texts masked in every text."""
-    if isinstance(tree, str):
-        return scrub(tree, hidden)
-    if isinstance(tree, list):
-        return [scrubbed(item, hidden) for item in cast("list[Any]", tree)]
-    if isinstance(tree, dict):
-        return {scrub(name, hidden): scrubbed(item, hidden) for name, item in cast("dict[str, Any]", tree).items()}
-    return tree
 
 
 def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider: Any = None) -> LoadedRun:
