@@ -28,7 +28,6 @@ from sayso.audit.checkpoint import (
     head_lines,
     history,
     read_anchor,
-    read_anchor_file,
 )
 from sayso.audit.signing import Signer
 from sayso.model.journal import Entry, Head, chained, first_link
@@ -427,14 +426,14 @@ def test_a_file_that_is_no_anchor_or_too_long_is_refused_before_it_is_read(tmp_p
     with path.open("wb") as file:
         file.truncate(100 << 20)
     with pytest.raises(errors.EvidenceError, match="is not a sayso anchor"):
-        read_anchor_file(path)
+        read_anchor(path)
     with path.open("wb") as file:
         file.write(b'{\n"anchor": {')
         file.truncate(600 << 20)
     with pytest.raises(errors.EvidenceError, match="over 512 MB long"):
-        read_anchor_file(path)
+        read_anchor(path)
     with pytest.raises(errors.EvidenceError, match="cannot be read"):
-        read_anchor_file(tmp_path / "none.json")
+        read_anchor(tmp_path / "none.json")
     shutil.rmtree(tmp_path)
 
 

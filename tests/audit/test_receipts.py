@@ -12,7 +12,7 @@ import pytest
 
 from sayso import errors
 from sayso.audit.checkpoint import checkpoint
-from sayso.audit.export import receipt_of, receipt_text, verify_receipt, verify_receipt_file
+from sayso.audit.export import receipt_of, receipt_text, verify_receipt
 from sayso.audit.signing import Signer, document_text
 from sayso.model.journal import chained
 from sayso.model.lifecycle import Outcome
@@ -292,12 +292,12 @@ def test_a_file_that_is_no_receipt_or_too_long_is_refused(scene: Scene, tmp_path
     with path.open("wb") as file:
         file.truncate(100 << 20)
     with pytest.raises(errors.EvidenceError, match="is not a sayso receipt"):
-        verify_receipt_file(path)
+        verify_receipt(path)
     with path.open("wb") as file:
         file.write(b'{\n"receipt": {')
         file.truncate(100 << 20)
     with pytest.raises(errors.EvidenceError, match="over 64 MB long"):
-        verify_receipt_file(path)
+        verify_receipt(path)
     for content in (b"", b"{}", b'{\n"receipt": {', b'{\n"receipt": {},\n"proof": 7\n}\n', b"\xff\xfe"):
         with pytest.raises(errors.EvidenceError):
             verify_receipt(content)

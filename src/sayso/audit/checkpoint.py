@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import clock, errors
 from sayso.audit import ExpectedRow, row_problem
-from sayso.audit.signing import Signer, document_text, read_bytes, read_document, signed_by
+from sayso.audit.signing import Signer, document_text, read_document, signed_by
 from sayso.clock import instant, microseconds
 from sayso.model.journal import Entry, Head, first_link
 from sayso.model.reviewer import PROGRAM, Identity
@@ -371,22 +371,17 @@ def anchor_text(store: Store, signer: Signer | None = None) -> str:
     )
 
 
-def read_anchor_file(path: Path, *, trusted: str | None = None) -> AnchorFile:
-    """Read and verify the anchor in a file; raises the same errors as `read_anchor`."""
-    return read_anchor(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
-
-
-def read_anchor(content: bytes, *, trusted: str | None = None) -> AnchorFile:
+def read_anchor(source: bytes | Path, *, trusted: str | None = None) -> AnchorFile:
     """Parse and verify an anchor.
 
     Args:
-        content: The whole file.
+        source: The whole file, or its path.
         trusted: The public key that must have signed it.
 
     Raises:
-        EvidenceError: It is not an anchor, was changed or truncated, or is not signed by that key.
+        EvidenceError: It cannot be read, is not an anchor, was changed or truncated, or is not signed by that key.
     """
-    body, key = read_document(_KIND, content, trusted=trusted)
+    body, key = read_document(_KIND, source, limit=_LIMIT, trusted=trusted)
     try:
         found: dict[str, Any] = body["checkpoint"]
         made = Checkpoint(**found)

@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from sayso import errors
 from sayso.audit import entries, verify
 from sayso.audit.checkpoint import first_of, history
-from sayso.audit.signing import SignedDocument, Signer, document_text, read_bytes, read_document
+from sayso.audit.signing import SignedDocument, Signer, document_text, read_document
 from sayso.clock import instant, microseconds, written
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import dumps
@@ -366,21 +366,18 @@ def _at(row: Entry) -> str:
 # -- verifying -------------------------------------------------------------------------------------------------------
 
 
-def verify_receipt_file(path: Path, *, trusted: str | None = None) -> SignedDocument:
-    """Read and verify the receipt in a file; raises the same errors as `verify_receipt`."""
-    return verify_receipt(read_bytes(_KIND, path, _LIMIT), trusted=trusted)
-
-
-def verify_receipt(content: bytes, *, trusted: str | None = None) -> SignedDocument:
+def verify_receipt(source: bytes | Path, *, trusted: str | None = None) -> SignedDocument:
     """Parse and verify a receipt. This needs no store.
 
     Args:
+        source: The whole file, or its path.
         trusted: The public key that must have signed it; None accepts the key that the receipt names.
 
     Raises:
-        EvidenceError: It is not a receipt, was changed or truncated, contradicts itself, or is not signed by that key.
+        EvidenceError: It cannot be read, is not a receipt, was changed or truncated, contradicts itself, or is not
+            signed by that key.
     """
-    found = read_document(_KIND, content, trusted=trusted)
+    found = read_document(_KIND, source, limit=_LIMIT, trusted=trusted)
     try:
         _check(found.body)
     except _DAMAGED as error:

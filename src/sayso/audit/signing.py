@@ -166,12 +166,7 @@ def _frame(kind: str, content: str, proof: dict[str, Any]) -> str:
     return f'{{\n"{kind}": {content},\n"proof": {json.dumps(proof)}\n}}\n'
 
 
-def read_bytes(kind: str, path: Path, limit: int) -> bytes:
-    """Return the bytes of a file that should contain a document of this kind.
-
-    Raises:
-        EvidenceError: The file cannot be read, is not of this kind, or is longer than `limit`.
-    """
+def _read_file(kind: str, path: Path, limit: int) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(len(_begin(kind)))
@@ -191,19 +186,20 @@ def _begin(kind: str) -> bytes:
     return f'{{\n"{kind}": {{'.encode("ascii")
 
 
-def read_document(kind: str, content: bytes, *, trusted: str | None = None) -> SignedDocument:
+def read_document(kind: str, source: bytes | Path, *, limit: int, trusted: str | None = None) -> SignedDocument:
     """Parse a document, and verify its digest and signature.
 
     Args:
         kind: The required kind of document.
-        content: The whole file.
+        source: The whole file, or its path.
+        limit: The maximum length of a file at that path.
         trusted: The public key that must have signed it; None accepts the key that the document names.
 
     Raises:
-        EvidenceError: It is not of this kind, was changed or truncated, or is not signed by that key.
+        EvidenceError: It cannot be read, is not of this kind, was changed or truncated, or is not signed by that key.
         ConfigError: It is signed, and the extra `crypto` is not installed.
     """
-    text, proof = _split(kind, content)
+    text, proof = _split(kind, _read_file(kind, source, limit) if isinstance(source, Path) else source)
     if proof["digest"] != _digest(text):
         raise errors.EvidenceError(f"the {kind} was changed after it was written: its digest does not match")
     key = proof["key"]

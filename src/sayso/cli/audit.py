@@ -16,7 +16,7 @@ import click
 from sayso import audit, clock, config, errors
 from sayso.audit import checkpoint as checkpoints
 from sayso.audit.checkpoint import AnchorFile, Checkpoint, History, checkpoint, history
-from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt_file
+from sayso.audit.export import FORMATS, Format, entry_document, exported, receipt_text, verify_receipt
 from sayso.audit.export import purge as purge_store
 from sayso.audit.signing import Signer, parse_key, signer_at
 from sayso.cli import context
@@ -79,7 +79,7 @@ _ANY_KEY = "Anyone who can write to the store can sign with another key: use --k
 def _verify_journal(cli: CliContext, run_id: str | None, anchor: Path | None, key: str | None) -> int:
     store, by = cli.store, _trusted_key(key)
     mine = signer() if by is None else None
-    anchor_file = None if anchor is None else checkpoints.read_anchor_file(anchor.expanduser(), trusted=by)
+    anchor_file = None if anchor is None else checkpoints.read_anchor(anchor.expanduser(), trusted=by)
     if anchor_file is not None:
         anchor_file.must_be_of(store)
     past = history(store, trusted=by if mine is None else mine.key)
@@ -153,7 +153,7 @@ def _make_anchor(cli: CliContext, path: Path) -> int:
     who = signer()
     with context.file_to_write(path, may_replace=False) as file:
         file.write(checkpoints.anchor_text(cli.store, who))
-    made = checkpoints.read_anchor_file(path.expanduser())
+    made = checkpoints.read_anchor(path.expanduser())
     return cli.answer(
         {"file": str(path.expanduser()), "key": made.key, "anchor": _checkpoint_values(made.checkpoint)},
         [
@@ -290,7 +290,7 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
     """Verify a receipt without a store; the exit code is 1 if it is not valid."""
     by = _trusted_key(key)
     try:
-        found = verify_receipt_file(file.expanduser(), trusted=by)
+        found = verify_receipt(file.expanduser(), trusted=by)
     except EvidenceError as fault:
         if not cli.as_json:
             raise
