@@ -7,7 +7,6 @@ store that cannot issue this right is rejected when a runnable is created, and n
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 from sayso import config, errors
 from sayso.stores.base import Store
@@ -58,23 +57,15 @@ def store_of(store: object = None, tracing_provider: object = None) -> Store | s
         return given
     if given is InMemoryTracingProvider or isinstance(given, InMemoryTracingProvider):
         return InMemoryTracingProvider.configured()
-    if not isinstance(given, Store) or not callable(getattr(given, "start", None)):
-        raise errors.ConfigError(f"{'store' if tracing_provider is None else 'tracing_provider'}= {_refusal(given)}")
+    if not isinstance(given, Store):
+        option = "store" if tracing_provider is None else "tracing_provider"
+        if given is JsonlTracingProvider or given is SqliteTracingProvider:
+            raise errors.ConfigError(f"{option}= needs a file; give {given.__name__}.configured(_path=...)")
+        raise errors.ConfigError(
+            f"{option}= takes a sayso.stores.base.Store, not {given!r}, which could not prevent a call from starting"
+            " twice (see docs/guides/write-a-store.md)"
+        )
     return given
-
-
-def _refusal(given: object) -> str:
-    kind = cast("type[Any]", given) if isinstance(given, type) else type(given)
-    if issubclass(kind, JsonlTracingProvider | SqliteTracingProvider):
-        return f"{kind.__name__} needs a file; give {kind.__name__}.configured(_path=...)"
-    if isinstance(given, type) and issubclass(kind, Store):
-        return f"{kind.__name__} is a class; give a store made from it"
-    lacks = "has no method `start`" if issubclass(kind, Store) else "is not a sayso.stores.base.Store"
-    if not issubclass(kind, Store) and not hasattr(kind, "claim_approval"):
-        lacks += " and has no method `claim_approval`"
-    return (
-        f"{kind.__name__} {lacks}: it could not prevent a call from starting twice (see docs/guides/write-a-store.md)"
-    )
 
 
 def claim_approval(parent_id: str, approval_id: str, run_id: str, *, store: object = None) -> bool:
