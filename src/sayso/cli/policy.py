@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -31,10 +31,6 @@ from sayso.stores.base import Filter
 from sayso.stores.review import requests_in
 from sayso.view.document import budget_document, grant_document, moment
 from sayso.view.summary import name_of, short, time_left
-
-if TYPE_CHECKING:
-    pass
-
 
 _DAYS_REPLAYED = 30
 _NEWEST = 2_000  # requests that are searched for the schemas of tools
