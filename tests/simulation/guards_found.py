@@ -37,6 +37,20 @@ CHOSEN = (
     "an outcome stands",
     "an unknown outcome is not retried",
     "only the last token ends a call",
+    "failed gives back to a budget",
+    "a budget gets back nothing that an earlier start may have used",
+    "a budget gets nothing back by the word of a call inside",
+    "what has ended before it is recorded is approved by nobody",
+    "a call that nobody runs any more is not kept running",
+    "a worker that lives is not given up",
+    "a worker that is gone is given up",
+    "a claim keeps a request for one person",
+    "a vote on other terms does not pass a claim",
+    "more people may decide after the escalation only",
+    "all of a quorum say that an effect may happen again",
+    "only the holder of a run saves it",
+    "a run is not taken from a holder whose lease lasts",
+    "a run waits for the outcome of a call inside its handler",
 )
 
 

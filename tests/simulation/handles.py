@@ -51,39 +51,39 @@ class handles(calls):  # noqa: N801  the name by which a schedule is reported
         use = {"drops": self._drop, "thread": self._in_thread, "process": self._in_process, "result": self._result}
 
         def body(process: Process) -> None:
-            store = opened()
+            store, request_id = opened(), None
             while True:
-                with suppress(KeyboardInterrupt):
-                    if self._is_settled(job, store, process, use[job.way]):
+                with suppress(KeyboardInterrupt, errors.StoreError):
+                    if request_id is None:
+                        request_id = self._made(job, store, process, use[job.way])
+                    # It stays: else its end would tell that it is gone, and not the lease.
+                    if request_id is not None and store.settle(request_id).state is not State.RUNNING:
                         break
                 self.world.sleep(2 + self.world.rng.random() * 18)
             self.ended.add(name)
 
         return body
 
-    def _is_settled(
+    def _made(
         self, job: Job, store: Store, process: Process, use: Callable[[Process, Store, Job, sayso.Held], None]
-    ) -> bool:
-        """Ask for the call, or find it; take its start if nobody has, and return whether nothing is left to do."""
+    ) -> str | None:
+        """Ask for the call, or find it, and take its start if nobody has; return its id if nothing is left to do."""
         held = self.asked(job, store)
         if held is None:
-            return False
+            return None
         try:
             use(process, store, job, held)
         except sayso.ConfirmationRequired:
-            return False
+            return None
         except sayso.ConfirmationRejected as no:
             self.promises.result_given(str(no.confirmation_id), "no")
-            return True
         except errors.EffectTakenError:
-            return self.is_withdrawn(held)
+            if not self.is_withdrawn(held):
+                return None
         except (*_REFUSED, *_NO_VALUE, *_ERRORS):
             pass
-        with suppress(errors.StoreError):
-            found = held.refresh()
-            # Without a key, the call would be asked again for ever.
-            return found is not None and found.state not in {State.PENDING, State.APPROVED}
-        return False
+        found = held.refresh()
+        return None if found is None or found.state in {State.PENDING, State.APPROVED} else found.id
 
     # -- what becomes of a handle ------------------------------------------------------------------------------------
 
