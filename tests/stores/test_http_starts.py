@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter
 from sayso.stores.http import HttpStore
+from sayso.stores.http_transport import Transport
 from sayso.stores.memory import MemoryStore
 from sayso.stores.processes import Lease
 from sayso.testing import sample_call
@@ -183,6 +185,45 @@ def test_what_a_grant_or_a_budget_lets_through_is_no_answer_of_a_person(stage: S
     assert (by_grant.state, in_budget.state) == (State.APPROVED, State.APPROVED)
     agent.stops("1")
     refusal(errors.AlreadyStartedError, lambda: agent.starts("2"))
+
+
+@pytest.mark.parametrize("wait", ["block", "raise"])
+def test_messages_of_a_call_that_come_again_after_its_end_ask_and_start_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, wait: Any
+) -> None:
+    store, sent = stage.program(), list[tuple[str, bytes]]()
+    post = Transport.post
+
+    def noted(self: Transport, path: str, body: bytes, *args: Any, **options: Any) -> bytes:
+        sent.append((path, body))
+        return post(self, path, body, *args, **options)
+
+    monkeypatch.setattr(Transport, "post", noted)
+
+    @sayso.gate(store=store, wait=wait)
+    def pay(amount: int) -> int:
+        return amount
+
+    def approve() -> None:
+        while not (pending := stage.store.list(Filter(states=frozenset({State.PENDING}))).requests):
+            threading.Event().wait(0.005)
+        stage.person().approve(pending[0].id)
+
+    person = threading.Thread(target=approve)
+    person.start()
+    with sayso.run("order"):
+        if wait == "raise":
+            with pytest.raises(sayso.ConfirmationRequired):
+                pay(5)
+            person.join()
+        assert pay(5) == 5
+    person.join()
+    before = stage.store.list(Filter()).requests
+    assert [one.state for one in before] == [State.DONE]
+    for path, body in [one for one in sent if one[0] != "/wait"]:
+        with suppress(errors.StartRefusedError):
+            post(store._transport, path, body)
+    assert stage.store.list(Filter()).requests == before
 
 
 def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:

@@ -64,6 +64,7 @@ class HttpStore(Watched, Store):
         self._transport = Transport(self.url, token)
         self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
         self._etags = dict[str, str]()
+        self._holders = dict[str, str]()  # ids of the requests that hold, by fingerprint, as last read here
         self.after_fork()
         forget_after_fork(self)
 
@@ -185,7 +186,9 @@ class HttpStore(Watched, Store):
             raise errors.StoreUnavailableError(str(limited)) from limited
 
     def asks_first(self, fingerprint: str) -> bool:
-        return True  # looking first costs a message, as asking does
+        # Looking first costs a message, as asking does. But if a copy of an ask that found this request came late, when
+        # its call has ended, it would ask for the call anew.
+        return fingerprint not in self._holders
 
     def find(self, fingerprint: str) -> Request | None:
         return self._found(messages.Find.of(fingerprint=fingerprint))
@@ -290,11 +293,17 @@ class HttpStore(Watched, Store):
         return RunSnapshot(snapshot.run, tuple(snapshot.steps))
 
     def _noted(self, message: messages.RequestMessage) -> Request:
-        """Return the request of a message, and remember its ETag."""
+        """Return the request of a message, and remember its ETag, and whether it holds."""
+        request = message.request
         if len(self._etags) >= _MAX_ETAGS:
             self._etags.clear()
-        self._etags[message.request.id] = message.etag
-        return message.request
+            self._holders.clear()
+        self._etags[request.id] = message.etag
+        if request.holds:
+            self._holders[request.fingerprint] = request.id
+        elif self._holders.get(request.fingerprint) == request.id:
+            self._holders.pop(request.fingerprint, None)
+        return request
 
     def _due(self) -> Sequence[str]:
         return []  # `sweep` asks the server
