@@ -226,6 +226,30 @@ def test_messages_of_a_call_that_come_again_after_its_end_ask_and_start_nothing(
     assert stage.store.list(Filter()).requests == before
 
 
+@pytest.mark.parametrize("options", [{"retries": 5}, {"idempotent": True}], ids=["retries", "idempotent"])
+def test_a_start_that_comes_again_after_a_later_one_starts_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    store, sent = stage.program(), list[bytes]()
+    post = Transport.post
+
+    def noted(self: Transport, path: str, body: bytes, *args: Any, **options: Any) -> bytes:
+        sent.extend([body] * (path == "/start"))
+        return post(self, path, body, *args, **options)
+
+    request = store.ask(sample_call(**options))
+    stage.person().approve(request.id)
+    monkeypatch.setattr(Transport, "post", noted)
+    for token in ("1", "2", "3"):
+        store.start(request.id, token)
+        before = store.finish(request.id, token, Outcome("failed"))
+    for body in sent:
+        refusal(errors.AlreadyStartedError, lambda body=body: post(store._transport, "/start", body))
+    assert stage.store.get(request.id) == before
+    # Another process of the program knows of the starts what it has read.
+    assert stage.program().start(request.id, "4").state is State.RUNNING
+
+
 def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:
     program = stage.program()
     refusal(errors.AskRefusedError, lambda: program.ask(sample_call(retries=6)))

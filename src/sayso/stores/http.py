@@ -65,6 +65,7 @@ class HttpStore(Watched, Store):
         self._patience, self._looking_patience = patience, min(patience, _LOOKING_PATIENCE)
         self._etags = dict[str, str]()
         self._holders = dict[str, str]()  # ids of the requests that hold, by fingerprint, as last read here
+        self._starts = dict[str, int]()  # how many starts each request had then
         self.after_fork()
         forget_after_fork(self)
 
@@ -112,7 +113,9 @@ class HttpStore(Watched, Store):
             raise _on_the_server("seen= can be given on the server only")
         me = processes.current() if by is None else by
         try:
-            started = self._request(messages.Start.of(request_id=request_id, token=str(token), worker=me))
+            started = self._request(messages.Start.of(
+                request_id=request_id, token=str(token), worker=me, seen=self._starts.get(request_id)
+            ))  # fmt: skip
         except errors.AlreadyStartedError:
             started = self.get(request_id)
             execution = started.execution
@@ -293,12 +296,14 @@ class HttpStore(Watched, Store):
         return RunSnapshot(snapshot.run, tuple(snapshot.steps))
 
     def _noted(self, message: messages.RequestMessage) -> Request:
-        """Return the request of a message, and remember its ETag, and whether it holds."""
+        """Return the request of a message; remember its ETag, whether it holds, and how often it was started."""
         request = message.request
         if len(self._etags) >= _MAX_ETAGS:
             self._etags.clear()
             self._holders.clear()
+            self._starts.clear()
         self._etags[request.id] = message.etag
+        self._starts[request.id] = 0 if request.execution is None else request.execution.starts
         if request.holds:
             self._holders[request.fingerprint] = request.id
         elif self._holders.get(request.fingerprint) == request.id:

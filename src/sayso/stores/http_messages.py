@@ -151,6 +151,12 @@ class Settle(_OfRequest):
 class Start(_OfRequest, Begin):
     """Take the single right to run an approved call."""
 
+    seen: int | None = Field(
+        None,
+        ge=0,
+        description="How many starts the program knows of; after a further one this message is late, and refused.",
+    )
+
 
 class Renew(Message):
     """Renew leases. A call becomes `unknown` when its lease ends, and a run can be taken from another machine."""

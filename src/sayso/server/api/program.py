@@ -27,7 +27,7 @@ from sayso.model.duration import ago
 from sayso.model.journal import Entry
 from sayso.model.lifecycle import MOST_KEPT, Outcome, is_due
 from sayso.model.rendering import brief
-from sayso.model.request import Request, State
+from sayso.model.request import Execution, Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, encoded, in_thread, validated
 from sayso.server.api.problems import Problem, document_of, problem_of, refusing_input
@@ -247,6 +247,7 @@ def settle(own: Ownership, message: messages.Settle) -> messages.RequestMessage:
 def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
     must_have_starts(own, request)
+    _must_be_in_time(request, message.seen)
     try:
         # `seen`: another start may have come meanwhile, or have stopped, and used up what was just checked.
         return message_of(own.store.start(request.id, message.token, by=message.worker, seen=request))
@@ -255,6 +256,21 @@ def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
             raise
         # Effects are shared by all programs, but the id of another program's request is not revealed.
         raise errors.EffectTakenError(request.id, effect=refusal.effect, other=None, state=refusal.state) from None
+
+
+def _must_be_in_time(request: Request, seen: int | None) -> None:
+    """Raise `AlreadyStartedError` for a start that was sent before another one ended, and came after it.
+
+    The store recognizes a message that comes again by the token of the last start, but not by those of earlier ones.
+    """
+    execution = request.execution
+    if execution is not None and seen is not None and execution.starts > seen:
+        raise _already_started(request, execution)
+
+
+def _already_started(request: Request, execution: Execution) -> errors.AlreadyStartedError:
+    at = execution.started_at
+    return errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, clock.now()))
 
 
 def must_have_starts(own: Ownership, request: Request) -> None:
@@ -273,8 +289,7 @@ def must_have_starts(own: Ownership, request: Request) -> None:
         asked = own.page(wanted, None, _MAX_LOOKED_AT, newest=True).requests  # of this run, newest first
         is_spent = is_spent or not any(_is_answered(own, one, execution.started_at) for one in asked)
     if is_spent:
-        at = execution.started_at
-        raise errors.AlreadyStartedError(request.id, state=request.state, at=at, age=ago(at, clock.now()))
+        raise _already_started(request, execution)
 
 
 def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
