@@ -712,6 +712,21 @@ MUTANTS = [
         "gates/test_ambiguous_outcomes.py::test_an_error_in_the_block_of_an_mcp_session_is_judged_by_itself_and_one_of_its_tasks_is_unknown",
     ),
     Mutant(
+        "an answer that the client rejects may have had an effect", "gates/ambiguous.py",
+        'return "Received message larger than max" in details and "SERVER:" not in details', "return False",
+        "gates/test_ambiguous_errors.py::test_an_error_that_says_nothing_about_the_effect_is_ambiguous",
+    ),
+    Mutant(
+        "a call whose tasks run on is unknown", "gates/execution.py",
+        "if me is None or attempt.is_ambiguous or attempt.is_without_effect:", "if True:",
+        "gates/test_ambiguous_outcomes.py::test_a_call_that_fails_while_a_task_that_it_started_runs_is_unknown",
+    ),
+    Mutant(
+        "a known outcome is recorded after an interrupt", "gates/execution.py",
+        "        with suppress(errors.SaysoError):  # it was recorded, or cannot be\n            yield verb\n", "",
+        "gates/test_ctrl_c.py::test_ctrl_c_while_the_end_of_a_call_is_recorded_loses_no_outcome",
+    ),
+    Mutant(
         "an answer to urllib3's earlier attempt counts", "gates/ambiguous.py",
         "None in _earlier_attempts(error, places)", "False",
         "gates/test_ambiguous_errors.py::test_the_earlier_attempts_that_urllib3_notes_are_judged_like_the_last_one",
