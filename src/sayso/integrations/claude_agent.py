@@ -143,7 +143,11 @@ class ClaudeApprovals:
     async def _start(self, event: HookEvent, held: aio.Held) -> tuple[dict[str, Any] | None, str]:
         """Record the start of an approved call; return its input if a person changed it, and a note for the model."""
         note = held.message_for_model()
-        arguments = await held.start()
+        try:
+            arguments = await held.start()
+        except errors.EffectTakenError as taken:
+            await held.withdraw(taken.reason)  # open, it would keep others from the effect
+            raise errors.SaysoError(taken.reason) from taken
         self._running[cast("str", event.call_id)] = held
         return None if canonical.is_same(arguments, event.arguments) else arguments, note
 

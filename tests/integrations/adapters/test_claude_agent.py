@@ -194,9 +194,9 @@ async def permission(approvals: ClaudeApprovals, data: dict[str, Any]) -> Any:
 async def decided(verb: str, count: int = 1, **options: Any) -> None:
     """Decide what waits, as soon as so many wait."""
     review = aio.Review(by="ada")
-    while await review.count() < count:  # noqa: ASYNC110  the count is in the store
+    while await review.count(state="pending") < count:  # noqa: ASYNC110  the count is in the store
         await asyncio.sleep(0)
-    async for request in review.list():
+    async for request in review.list(state="pending"):
         await getattr(review, verb)(request.id, **options)
 
 
@@ -309,6 +309,19 @@ async def test_what_the_sdk_says_of_the_end_is_recorded_and_silence_is_unknown(
         if told is not None:
             await approvals.post_tool_use({**call(), **told}, "toolu_1", None)
     assert states() == [state]
+
+
+@pytest.mark.usefixtures("place")
+@in_a_loop
+async def test_a_call_whose_effect_a_rule_says_is_taken_is_told_and_withdrawn() -> None:
+    async with ClaudeApprovals(mode="defer", when=lambda: sayso.policy.hold(effect="build")) as approvals:
+        for call_id in ("toolu_1", "toolu_2"):
+            await before(approvals, call(call_id=call_id))
+            await decided("approve")
+            answer = await before(approvals, call(call_id=call_id))
+    assert answer["permissionDecision"] == "deny"
+    assert "The call was not run: its effect 'build' is taken by rq_" in answer["permissionDecisionReason"]
+    assert sorted(states()) == [State.CANCELLED, State.UNKNOWN]
 
 
 @pytest.mark.usefixtures("place")
