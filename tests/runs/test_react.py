@@ -15,12 +15,14 @@ import pytest
 
 import sayso
 from sayso import ConfirmationRejected, ConfirmationRequired, ResumeState, errors
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.runs.agent import Tool, tool
 from sayso.runs.events import DeltaEvent
 from sayso.runs.module import Prediction
 from sayso.runs.react import NoAnswerError, ReAct
 from sayso.stores.base import Filter, Store
+from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.runs.reacting import ANSWER, Script, agent_of, deleter, observed, save
 from tests.support.acting import Disk, aheld, state_of
@@ -66,6 +68,46 @@ async def _pause_and_yes(disk: Disk, delete: Tool) -> None:
 
 def test_gated_call_waits_and_runs_once_after_a_yes(disk: Disk, delete: Tool) -> None:
     asyncio.run(_pause_and_yes(disk, delete))
+
+
+def payer_with_effect() -> tuple[list[str], Tool]:
+    """Return a tool that waits for a person, and the list of whom it paid."""
+    paid: list[str] = []
+
+    @tool(require_confirmation=True, effect="pay:{to}")
+    def pay(to: str) -> str:
+        paid.append(to)
+        return "paid"
+
+    return paid, pay
+
+
+def test_a_model_that_repeats_an_effect_is_told_and_its_run_goes_on(store: Store) -> None:
+    paid, pay = payer_with_effect()
+    model = Script([("pay", {"to": "bob"})], [("pay", {"to": "bob"})], ANSWER)
+    agent = agent_of(model, pay)
+    first = asyncio.run(paused(agent))
+    with pytest.raises(ConfirmationRequired) as second:
+        agent.resume("yes", first)
+    assert agent.resume("yes", second.value).answer == "done"
+    told = f"pay was not run: its effect 'pay:bob' is taken by {first.confirmation_id}, which is done. This is final"
+    assert observed(model)[1].startswith(told)
+    assert state_of(second.value.confirmation_id) is State.CANCELLED
+    assert paid == ["bob"]
+
+
+def test_a_call_whose_effect_may_yet_fail_stops_the_run_until_that_is_known(store: Store) -> None:
+    paid, pay = payer_with_effect()
+    other = store.ask(sample_call("run_1", effect="pay:bob"))
+    sayso.Review().approve(other.id, by="ada")
+    store.start(other.id, "t")
+    agent = agent_of(Script([("pay", {"to": "bob"})], ANSWER), pay)
+    signal = asyncio.run(paused(agent))
+    with pytest.raises(errors.EffectTakenError, match="which is running"):
+        agent.resume("yes", signal)
+    store.finish(other.id, "t", Outcome("failed"))
+    assert agent.resume("yes", signal).answer == "done"
+    assert paid == ["bob"]
 
 
 @pytest.mark.parametrize("yes", ["yes", "y", " YES ", "Y\n"])

@@ -42,7 +42,7 @@ _REASONS = {
 }
 """The reason of a run that one of these exceptions stops; the first match is used."""
 
-_MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
+MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
 """States of a request that has an effect now, and may end without it."""
 
 call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None] = ContextVar(
@@ -232,7 +232,7 @@ def _gated(step: StepContext, arguments: Body | None, request: Request | None = 
         except Exception as error:
             raise _failed(step, error) from error
     except errors.EffectTakenError as taken:
-        if taken.state in _MAY_FAIL:  # the run can be resumed once that request has ended
+        if taken.state in MAY_FAIL:  # the run can be resumed once that request has ended
             raise
         yield StoreCall(step.history.store.withdraw, taken.request_id, config.requester(), taken.reason)
         raise Failed(type(taken).__name__, not_run(gate.name, taken.reason)) from taken

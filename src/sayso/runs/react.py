@@ -25,11 +25,12 @@ from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
 from sayso.model import canonical, redaction
 from sayso.model.ids import new_run_id
-from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.request import Call, Request, State, not_run, secrets_of_call
 from sayso.model.reviewer import Identity
 from sayso.model.schema import SchemaError
 from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
+from sayso.runs.engine import MAY_FAIL
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
 from sayso.runs.module import Module, Prediction, Response, Signature
@@ -430,6 +431,12 @@ class ReAct(Module):
             return await self._refused(state, tool.store, no)
         except (errors.ArgumentError, SchemaError) as error:
             return _Observation(f"not run: {error}", is_error=True)
+        except errors.EffectTakenError as taken:
+            if taken.state in MAY_FAIL:
+                raise
+            where = await offload(partial(config.store_with, taken.request_id)) or tool.store
+            await call_store(where, where.withdraw, taken.request_id, config.requester(), taken.reason)
+            return _Observation(not_run(tool.name, taken.reason), is_error=True)
         except errors.SaysoError:
             raise  # the call did not run, or its outcome is unknown; the model must not work around that
         except Exception as error:  # raised by the tool's code; the model is told
@@ -500,7 +507,8 @@ class ReAct(Module):
         if isinstance(got, _Observation):
             after = await call_store(store, store.get, request.id)
             state.learn_request(waiting.id, after)
-            got = _recorded(after) if after.state is State.FAILED else got.below(after.message_for_model())
+            if after.state is not State.CANCELLED:  # which was not run, as the observation says
+                got = _recorded(after) if after.state is State.FAILED else got.below(after.message_for_model())
         return got
 
     async def _pause(self, state: ReActState, waiting: Waiting) -> ConfirmationRequired:
