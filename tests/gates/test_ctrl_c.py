@@ -1,6 +1,7 @@
 """Ctrl-C while a program waits for a person, in real processes without a terminal, and while it records an end.
 
-The invariants: what waits is still pending, and the next start of the run finds it; no call stays `running` for ever.
+The invariants: what waits is still pending, and the next start of the run finds it; no call stays `running` for ever;
+no lock stays locked.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import gc
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -21,6 +23,7 @@ from sayso.gates import threads
 from sayso.model.request import State
 from sayso.stores import processes
 from sayso.stores.base import Store
+from sayso.stores.sqlite import SqliteStore
 from tests.conftest import Clock
 from tests.support.acting import AHELD, HELD, approved, program, running, state_of
 
@@ -182,6 +185,46 @@ def test_ctrl_c_is_seen_by_every_thread_at_the_next_look(monkeypatch: pytest.Mon
     monkeypatch.setattr(threads, "_is_main_thread_interrupted", lambda: True)
     looks.now += threads.PACE
     assert [threads.is_interrupted() for _ in range(3)] == [True] * 3
+
+
+# -- in a store ------------------------------------------------------------------------------------------------------
+
+
+def is_interrupted_after(steps: int, work: Callable[[], object]) -> bool:
+    """Press Ctrl-C where Python looks for it: when a function begins, and when one of C has returned."""
+    left = [steps]
+
+    def step(_frame: FrameType, event: str, _arg: object) -> None:
+        left[0] -= event in {"call", "c_return"}
+        if left[0] == 0:
+            raise KeyboardInterrupt
+
+    before = sys.getprofile()
+    sys.setprofile(step)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(before)
+    return False
+
+
+def test_ctrl_c_during_a_read_leaves_no_lock_of_the_store(file_store: Store) -> None:
+    act = sayso.gate(lambda amount: amount, name="pay", wait="raise")
+    with sayso.run("order-4721"):
+        request = file_store.get(approved(act, 1))
+    assert isinstance(file_store, SqliteStore)
+    for read in (lambda: file_store.get(request.id), lambda: file_store.find(request.fingerprint)):
+        assert read() == request
+        steps = 1
+        while is_interrupted_after(steps, read):
+            left = [lock for lock in file_store.locks if lock.locked()]
+            for lock in left:
+                lock.release()
+            assert not left, steps
+            steps += 1
+        assert steps > 10
 
 
 class Enough(Exception):

@@ -149,11 +149,9 @@ class SqliteStore(Watched, SqlStore):
             if self._leader == threading.get_ident():  # a verb of a batch sees what earlier ones in it wrote
                 return (self._writing or self._writer()).execute(sql, values).fetchall()
             # The writing connection has the last written pages in its cache; another connection would read them again.
-            if self._write_lock.acquire(blocking=False):
-                try:
+            if not self._write_lock.locked():
+                with self._write_lock:  # not `acquire`, as in `_transact`; a thread that was faster commits first
                     return self._writer().execute(sql, values).fetchall()
-                finally:
-                    self._write_lock.release()
             with self._read_lock:
                 return self._reader().execute(sql, values).fetchall()
         except UnicodeEncodeError:  # the value is a text with lone surrogates, which no row can contain
@@ -346,21 +344,23 @@ class SqliteStore(Watched, SqlStore):
             raise fault(error, self._path) from error
 
     def find(self, fingerprint: str) -> Request | None:
-        if self._write_lock.acquire(blocking=False):
+        try:
+            known = None if self._write_lock.locked() else self._known_approval(fingerprint)
+        except DATABASE_ERRORS as error:
+            raise fault(error, self._path) from error
+        return super().find(fingerprint) if known is None else known
+
+    def _known_approval(self, fingerprint: str) -> Request | None:
+        """Return an approval last seen here, which is used unread: its start compares the row and the journal."""
+        with self._write_lock:  # as in `_query`
             cache = self._cache
-            try:  # an approval last seen here is used unread: its start compares the row and the journal
-                request_id, seen = cache.holders.get(fingerprint, NOBODY)
-                known = cache.rows.get(request_id)
-                if known is not None and known.request.state is State.APPROVED:
-                    connection = self._writer()
-                    cache.version = int(connection.execute(VERSION).fetchone()[0])
-                    if seen == cache.version:  # nobody else has written to the file since
-                        return known.request
-            except DATABASE_ERRORS as error:
-                raise fault(error, self._path) from error
-            finally:
-                self._write_lock.release()
-        return super().find(fingerprint)
+            request_id, seen = cache.holders.get(fingerprint, NOBODY)
+            known = cache.rows.get(request_id)
+            if known is None or known.request.state is not State.APPROVED:
+                return None
+            connection = self._writer()
+            cache.version = int(connection.execute(VERSION).fetchone()[0])
+            return known.request if seen == cache.version else None  # None if somebody else has written since
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:
