@@ -11,12 +11,15 @@ import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 import sayso
 from sayso import aio, audit, drivers, errors
+from sayso.gates import execution
+from sayso.gates.options import Gate
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.stores import processes
@@ -612,6 +615,26 @@ def test_a_thread_that_has_ended_before_anybody_asks_says_so_at_once() -> None:
     assert running.left() is running
     running.when_ended(ends.append)
     assert ends == [drivers.Attempt("1", None)]
+
+
+def test_a_thread_that_ended_when_its_task_was_cancelled_leaves_the_next_start_alone(store: Store) -> None:
+    def act(amount: int) -> None:
+        raise ConnectionRefusedError
+
+    options = Gate(act, retries=1)
+    with sayso.run("order-1"):
+        request = store.get(approved(sayso.gate(act, wait="raise", retries=1), 1))
+    started = drivers.drive(execution.begin(options, store, request))
+    left = drivers.InThread(drivers.UserCall(act, (1,), {}))
+    left()
+    leaving = execution._leave(options, store, started, left)
+    settle, following = next(leaving), list[execution.Started]()
+    with suppress(errors.StartRefusedError):  # another task, meanwhile
+        following.append(drivers.drive(execution.begin(options, store, request)))
+    settle()
+    with suppress(StopIteration):
+        leaving.send(None)
+    assert state_of(request.id) is (State.RUNNING if following else State.APPROVED)
 
 
 def test_an_end_that_a_thread_cannot_record_is_told(

@@ -346,10 +346,12 @@ def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> O
 
     Without an end in the record, other processes see that this worker is alive, and ask nobody how the call ended.
     """
-    left.when_ended(partial(_end_late, gate, store, start))
     ran = start.request.execution
-    with suppress(errors.StoreError):
-        yield StoreCall(store.settle, start.request.id, gone=None if ran is None else ran.worker)
+    try:
+        with suppress(errors.StoreError):
+            yield StoreCall(store.settle, start.request.id, gone=None if ran is None else ran.worker)
+    finally:  # not earlier: once this start has an end, this process may start the call again, and is not gone
+        left.when_ended(partial(_end_late, gate, store, start))
 
 
 def _end_late(gate: Gate, store: ProgramStore, start: Started, attempt: Attempt) -> None:
