@@ -275,6 +275,7 @@ class ClientStream(Stream):
     Attributes:
         is_authorized: Returns whether the client still has access; reads the store.
         seen: Number of the last event that was sent or skipped.
+        payload: What it sends next, once `news` is set.
     """
 
     def __init__(self, who: Principal, is_authorized: Callable[[], bool], seen: int) -> None:
@@ -283,17 +284,7 @@ class ClientStream(Stream):
         self.requester = who.requester if who.kind == "ask" else None  # None gets every event
         # The token or session: access is checked once for all of its streams.
         self.credential = who.token_id, id(who.session)
-        self.handed: asyncio.Future[bytes | None] | None = None  # the payload that it waits for
-
-    def set(self) -> None:
-        """End the stream."""
-        super().set()
-        self.hand(None)
-
-    def hand(self, payload: bytes | None) -> None:
-        """Send a payload; None ends the stream."""
-        if self.handed is not None and not self.handed.done():
-            self.handed.set_result(payload)
+        self.payload = b""
 
 
 class Broadcaster(Hub):
@@ -308,13 +299,14 @@ class Broadcaster(Hub):
         """Wait for what a stream sends next; None if its client lost access or the server shuts down."""
         if one.is_over:
             return None
-        one.handed = self._loop.create_future()
+        one.news.clear()
         self._waiting[one] = None
         self._changed.set()  # it is new, or missed a refresh while it was sending
         try:
-            return await one.handed
+            await one.news.wait()
         finally:
             self._waiting.pop(one, None)
+        return None if one.is_over else one.payload
 
     async def _refresh(self) -> Exception | None:
         asked = list(self._waiting)
@@ -327,13 +319,11 @@ class Broadcaster(Hub):
             found = [None] * len(asked)
         for one, batch in zip(asked, found, strict=True):
             if batch is None:
-                one.hand(None)
+                one.set()
             elif not isinstance(batch, errors.StoreError) and batch[0] != one.seen:
-                one.seen, payload = batch
-                if payload:
-                    one.hand(payload)
-                else:
-                    self._changed.set()  # the batch had nothing for this client, but the next one may
+                one.seen, one.payload = batch
+                # A batch may have nothing for this client, but the next one may.
+                (one.news if one.payload else self._changed).set()
         return next((batch for batch in found if isinstance(batch, errors.StoreError)), None)
 
     def _look(self, asked: Sequence[ClientStream]) -> Sequence[tuple[int, bytes] | errors.StoreError | None]:
