@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from math import inf
 from queue import SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -299,15 +299,16 @@ class _Page(Stream):
     async def events(self) -> AsyncIterator[dict[str, str]]:
         """Yield fragments of the page when they change."""
         live_pages: PerLoop[PageHub] = self._http.app.state.live_pages
-        hub, last, checked = live_pages.here(), "", time.monotonic()
+        hub, last, checked = live_pages.here(), None, time.monotonic()
         sessions = settings_of(self._http).sessions
         with hub.listening(self, self._rows):
             while True:
                 self.news.clear()
-                part = last if hub.counts is None else self._part_of_page(hub.counts, hub.changed_rows)
-                if part != last:
-                    last = part
-                    yield {"data": part}
+                shown = last if hub.counts is None else self._shown(hub.counts, hub.changed_rows)
+                if shown is not None and shown != last:
+                    last = pending, news, rows = shown
+                    counts = fragment("event.html", pending=pending, news=news, inbox=path_to(self._http))
+                    yield {"data": "".join([counts, *rows])}
                 with anyio.move_on_after(_CHECK):
                     await self.news.wait()
                 if self.is_over:
@@ -323,20 +324,16 @@ class _Page(Stream):
                     yield {"event": "signed-out", "data": ""}
                     return
 
-    def _part_of_page(self, counts: _Counts, changed_rows: dict[str, _Changed]) -> str:
+    def _shown(
+        self, counts: _Counts, changed_rows: dict[str, _Changed]
+    ) -> tuple[int, list[tuple[str, int]], list[str]]:
+        """Return what changes on the page: how many requests wait, how many are new since it was made, and rows."""
         me = self.reader.folded
-        news = tuple(
+        news = [
             (text, sum(at > since and me not in by for at, by in counts.asked)) for text, since in self._since.items()
-        )
+        ]
         rows = [changed_rows[one](spoken()) for one in self._rows if one in changed_rows]
-        return "".join([_rendered(spoken(), counts.pending - counts.aside[me], news, path_to(self._http)), *rows])
-
-
-@lru_cache(maxsize=256)
-def _rendered(language: Language, pending: int, news: tuple[tuple[str, int], ...], inbox: str) -> str:
-    """Render the fragment with the counts; cached, because many pages get the same one."""
-    with speaking(language):
-        return fragment("event.html", pending=pending, news=news, inbox=inbox)
+        return counts.pending - counts.aside[me], news, rows
 
 
 async def events(http: Http) -> Response:
