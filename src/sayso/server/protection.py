@@ -40,7 +40,7 @@ from starlette.requests import Request as Http
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sayso import errors
 from sayso.channels.settings import LOOPBACK
@@ -77,7 +77,6 @@ def hostname(host: str) -> str | None:
 
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _NAMES = frozenset(name for name, _ in _RAW)
-_LINES = b"".join(b"%b: %b\r\n" % header for header in _RAW) + b"\r\n"
 
 
 async def _send_guarded(send: Send, message: Message) -> None:
@@ -149,14 +148,6 @@ class OwnName:
 GONE = "sayso.gone"
 """Key of the ASGI scope for a future that completes when the connection is lost or the server shuts down."""
 
-ANSWER = "sayso.answer"
-"""Key of the ASGI scope for `answer(scope, headers, body)`, which sends a whole 200 response in one write.
-
-`headers` are further headers as they are sent, each with CRLF at its end; those of `HEADERS` and `Content-Length` are
-added. It returns False, and has sent nothing, where the response must be sent by ASGI messages. What wraps `send` does
-not see the response. It saves a system call, and uvicorn's checks of headers that are always the same.
-"""
-
 _FILES = 65_536  # files to ask for at most; a system may report a limit that it cannot provide
 _RESERVED = 384  # files beside connections: those accepted in one go, the store, channels, streams of the log
 _BACKLOG = 256  # connections that asyncio accepts in one go, before it serves any of them
@@ -204,12 +195,6 @@ def raise_file_limit() -> int:
             return soft
         return wanted
     return wanted if soft == resource.RLIM_INFINITY else soft
-
-
-@lru_cache(maxsize=1)
-def _response_head(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """Return the first lines of a response, with the headers of the server itself: the date, new each second."""
-    return b"".join([STATUS_LINE[200], *(b"%b: %b\r\n" % header for header in headers)])
 
 
 class _Pipeline(list[Any]):
@@ -260,32 +245,12 @@ class _Limited(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._gone = self._gone or self.loop.create_future()
-        scope = cast("dict[str, Any]", self.scope)
-        scope[GONE], scope[ANSWER] = self._gone, self._answer
+        cast("dict[str, Any]", self.scope)[GONE] = self._gone
         super().on_headers_complete()
         if not self.pipeline:
             self._running = self.cycle
         _shrink_event(self.cycle.message_event)
         self._is_in_head = False
-
-    def _answer(self, scope: Scope, headers: bytes, body: bytes) -> bool:
-        cycle = self.cycle
-        if (
-            cycle.scope is not scope  # the next request was pipelined
-            or cycle.disconnected
-            or cycle.access_log
-            or not cycle.keep_alive  # uvicorn closes the connection
-            or self.flow.write_paused
-            or scope["method"] == "HEAD"
-        ):
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        length = b"content-length: %d\r\n" % len(body)
-        self.transport.write(b"".join((_response_head(tuple(cycle.default_headers)), length, headers, _LINES, body)))
-        cycle.message_event.set()
-        self.on_response_complete()
-        return True
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -307,8 +272,6 @@ class _Limited(HttpToolsProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         self._end_waits()
-        if self.scope is not None:  # pyright: ignore[reportUnnecessaryComparison]
-            cast("dict[str, Any]", self.scope).pop(ANSWER, None)  # a reference cycle
 
     def pause_writing(self) -> None:
         super().pause_writing()
