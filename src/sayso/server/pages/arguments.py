@@ -17,13 +17,15 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from difflib import SequenceMatcher
 from functools import cache
+from io import StringIO
 from itertools import groupby
 from typing import Any, NamedTuple, cast
 
 from markupsafe import Markup
+from pygments.formatters import HtmlFormatter
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]  its stub is partial
-from pygments.token import Comment, Keyword, Name, Number, String, Token
+from pygments.token import Token
 
 from sayso.model.canonical import Json
 from sayso.model.canonical.json_tree import MASK, children_of, fields_of, items_of, tag_in
@@ -101,15 +103,9 @@ _NAMED = {
 _SQL = re.compile(r"\s*(?:select|insert|update|delete|merge|with|create|alter|drop|truncate|grant)\s", re.IGNORECASE)
 _SQL_GOES_ON = re.compile(r"\b(?:from|into|set|table|view|index|as|on|using)\b", re.IGNORECASE)
 _DIFF = re.compile(r"(?:diff --git |--- .*\n\+\+\+ )")
-_CLASSES = (
-    (Comment, "h-comment"), (Keyword, "h-keyword"), (String, "h-string"), (Number, "h-number"),
-    (Name.Builtin, "h-name"), (Name.Function, "h-name"), (Name.Tag, "h-name"),
-)  # fmt: skip
-
-
+_FORMATTER = HtmlFormatter[str](nowrap=True, classprefix="h-")
 _EMPTY = Markup('<span class="gap">{}</span>')
 _SPACES = '<span class="gap">&lt;U+0020 x {:,}&gt;</span>'
-_OF_DIFF = {"+": "h-inserted", "-": "h-deleted", "@": "h-comment"}
 
 
 # -- code ------------------------------------------------------------------------------------------------------------
@@ -141,30 +137,18 @@ def highlighted(text: str, language: str | None) -> Markup:
     """Escape a text for a page, with keywords, strings, numbers and comments highlighted."""
     if language is None or len(text) > _LONGEST:
         return Markup.escape(text)
-    if language == "diff":
-        lines = [(_OF_DIFF.get(line[:1]), line) for line in text.split("\n")]
-        return Markup("\n").join(_span(kind, line) if kind else Markup.escape(line) for kind, line in lines)
-    found = [(kind, part) for kind, part in _lexer(language).get_tokens(text) if part]
-    if "".join(part for _, part in found) != text:
+    tokens = list(_lexer(language).get_tokens(text))
+    if "".join(part for _, part in tokens) != text:
         return Markup.escape(text)
-    return Markup("").join(_marked(kind, part) for kind, part in found)
+    # The formatter closes each span at the end of its line, and ends the last line.
+    drawn = StringIO()
+    _FORMATTER.format([*tokens, (Token, "\n")], drawn)
+    return Markup(drawn.getvalue()[:-1])  # noqa: S704  the formatter has escaped it
 
 
 @cache
 def _lexer(language: str) -> Lexer:
     return get_lexer_by_name(language, stripnl=False, ensurenl=False)
-
-
-def _marked(kind: Any, part: str) -> Markup:
-    known = next((name for parent, name in _CLASSES if kind in parent), None)
-    if known is None or kind is Token:
-        return Markup.escape(part)
-    # A span never crosses the end of a line, so that the text can be split into lines.
-    return Markup("\n").join(_span(known, one) if one else Markup("") for one in part.split("\n"))
-
-
-def _span(known: str, text: str) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(known, text)
 
 
 # -- what an edit changes --------------------------------------------------------------------------------------------
