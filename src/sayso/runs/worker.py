@@ -26,7 +26,7 @@ from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
 from sayso.runs.definition import Definition
 from sayso.runs.engine import call_limit
-from sayso.runs.events import ApprovalEvent, Event, InteractionEvent, OutputEvent, StartEvent
+from sayso.runs.events import ApprovalEvent, DeltaEvent, Event, InteractionEvent, OutputEvent, StartEvent
 from sayso.runs.runnable import Run, Runnable, execute
 from sayso.runs.state import call_store
 from sayso.stores.base import Store
@@ -150,20 +150,6 @@ class Report(NamedTuple):
     message: str | None
     waits: tuple[str, ...]
     seconds: float
-
-
-class _EventLog:
-    """The facts from a run's events that a worker needs: whether anything started, and which requests wait."""
-
-    def __init__(self) -> None:
-        self.has_begun = False
-        self.waits: list[str] = []
-
-    def add(self, event: Event) -> None:
-        if isinstance(event, StartEvent):
-            self.has_begun = True
-        elif isinstance(event, ApprovalEvent | InteractionEvent):
-            self.waits.append(event.request_id)
 
 
 @dataclass(eq=False)
@@ -446,8 +432,8 @@ class Worker:
     async def _resume(self, key: _Key) -> None:
         """Resume a run if anything about it has changed, and report the result."""
         view, run_id = key
-        known, began, events = self._known.setdefault(key, _KnownRun()), time.monotonic(), _EventLog()
-        name = ""
+        known, began, events = self._known.setdefault(key, _KnownRun()), time.monotonic(), list[Event]()
+        name, waits = "", tuple[str, ...]()
         call_limit.set(self._limits.place)  # only in this task's context
         try:
             mark = await call_store(view.store, view.mark, run_id)
@@ -459,8 +445,10 @@ class Worker:
                 return
             name, known.mark = str(mark[0]), mark
             known.run = view.runnables[name](parent_id=run_id)
-            output = await execute(known.run, events.add)
-            ending, message = await self._became(key, output, events), output.status.message
+            output = await execute(known.run, lambda one: None if isinstance(one, DeltaEvent) else events.append(one))
+            has_begun = any(isinstance(event, StartEvent) for event in events)
+            waits = tuple(event.request_id for event in events if isinstance(event, ApprovalEvent | InteractionEvent))
+            ending, message = await self._became(key, output, has_begun=has_begun), output.status.message
         except asyncio.CancelledError:
             ending, message = (Ending.HANDED_BACK if self.is_stopping else Ending.BROKEN), "broken off"
         except errors.StoreError as error:
@@ -472,14 +460,14 @@ class Worker:
         finally:
             known.run = None
         if ending is not None:
-            self._report(key, Report(run_id, name, ending, message, tuple(events.waits), time.monotonic() - began))
+            self._report(key, Report(run_id, name, ending, message, waits, time.monotonic() - began))
 
-    async def _became(self, key: _Key, output: OutputEvent, events: _EventLog) -> Ending | None:
+    async def _became(self, key: _Key, output: OutputEvent, *, has_begun: bool) -> Ending | None:
         """Return how a run ended; None if another worker handled it."""
         (view, run_id), status = key, output.status
-        self._has_changed |= events.has_begun  # a step may have made another run ready
+        self._has_changed |= has_begun  # a step may have made another run ready
         if status.reason == "approval_already_claimed":  # another process has its lease
-            if not events.has_begun:
+            if not has_begun:
                 # Its holder may be killed before anything changes, so look at it again after a while.
                 self._known[key].mark, self._known[key].due = None, time.monotonic() + _LOOK
                 if not self._has_company:
@@ -487,15 +475,15 @@ class Worker:
                     self._backlog = deque(_mixed(self._backlog))
             return None
         ending = _ENDINGS.get(status.reason or "", Ending.DONE if status.code == "success" else Ending.FAILED)
-        is_doubtful = ending is Ending.FAILED or not events.has_begun
+        is_doubtful = ending is Ending.FAILED or not has_begun
         if ending is Ending.CANCELLED or not (ending.is_final and is_doubtful):
             return ending
         if await call_store(view.store, view.mark, run_id) is not None:
             # It has not ended: its model was unreachable, or it cannot start.
-            return Ending.RETRY if events.has_begun else Ending.BROKEN
-        if not events.has_begun:  # another worker had already ended it
+            return Ending.RETRY if has_begun else Ending.BROKEN
+        if not has_begun:  # another worker had already ended it
             del self._known[key]
-        return ending if events.has_begun else None
+        return ending if has_begun else None
 
     def _report(self, key: _Key, report: Report) -> None:
         known, ending = self._known[key], report.ending
