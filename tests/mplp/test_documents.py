@@ -265,16 +265,16 @@ def step(name: str, **fields: Any) -> dict[str, Any]:
         ({"requested_at": "2025-12-01T12:01:00"}, "/requested_at: '2025-12-01T12:01:00' has no time zone"),
         ({"requested_at": "2025-02-30T12:01:00Z"}, "/requested_at: '2025-02-30T12:01:00Z' is not a date"),
         ({"requested_at": "yesterday"}, "/requested_at: 'yesterday' is not a date and time"),
-        ({"requested_at": 1764590460}, "/requested_at: is 1764590460, not a string"),
-        ({"reason": None}, "/reason: is null, not a string"),
-        ({"reason": 5}, "/reason: is 5, not a string"),
-        ({"decisions": {}}, "/decisions: is an object, not a list"),
+        ({"requested_at": 1764590460}, '/requested_at: 1764590460 is not of type "string"'),
+        ({"reason": None}, '/reason: null is not of type "string"'),
+        ({"reason": 5}, '/reason: 5 is not of type "string"'),
+        ({"decisions": {}}, '/decisions: an object is not of type "array"'),
         ({"decisions": [decision_json(status="pending")]}, "/decisions/0/status: 'pending' is not one of approved"),
         ({"decisions": [decision_json(), decision_json()]}, "/decisions/1/decision_id: "),
-        ({"meta": []}, "/meta: is a list, not an object"),
+        ({"meta": []}, '/meta: a list is not of type "object"'),
         ({"meta": {"protocol_version": "1"}}, "/meta/schema_version: is missing"),
-        ({"meta": {"protocol_version": "1.0.0", "schema_version": "1.0.0", "tags": ["a", "a"]}}, "/meta/tags: has 'a'"),
-        ({"governance": {"locked": "yes"}}, "/governance/locked: is 'yes', not boolean"),
+        ({"meta": {"protocol_version": "1.0.0", "schema_version": "1.0.0", "tags": ["a", "a"]}}, "/meta/tags: a list"),
+        ({"governance": {"locked": "yes"}}, "/governance/locked: 'yes' is not of type"),
         ({"a/b~c": 1}, "/a~1b~0c: is not a field of the protocol"),
         ({"reason": "half \ud800"}, "/reason: a string has a lone surrogate"),
         ({"trace": {"trace_id": PLAN, "span_id": OTHER, "attributes": {"x": {1}}}}, "/trace: a set cannot be written"),
@@ -339,8 +339,10 @@ def test_steps_need_ids_of_their_own_and_dependencies_that_exist() -> None:
     assert problems(twice, kind=Plan)[0].startswith("/steps/1/step_id: ")
     lost = plan_json(step("a", dependencies=[OTHER]))
     assert problems(lost, kind=Plan)[0].startswith("/steps/0/dependencies/0: there is no step")
-    assert problems(plan_json(), kind=Plan) == ["/steps: has 0 entries, but needs 1"]
-    assert problems(plan_json(step("a", order_index=-1)), kind=Plan) == ["/steps/0/order_index: -1 is below 0"]
+    assert problems(plan_json(), kind=Plan) == ["/steps: a list has less than 1 item"]
+    assert problems(plan_json(step("a", order_index=-1)), kind=Plan) == [
+        "/steps/0/order_index: -1 is less than the minimum of 0"
+    ]
 
 
 # -- other spellings -----------------------------------------------------------------------------------------------

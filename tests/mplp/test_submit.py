@@ -63,8 +63,8 @@ def test_a_plan_that_was_changed_while_it_waits_is_refused() -> None:
     ("plan", "problem"),
     [
         (plan_of_three(plan_id="plan-123"), "/plan_id: 'plan-123'"),
-        (plan_of_three(title=""), "/title: is empty"),
-        (plan_of_three(steps=[]), "/steps: has 0 entries"),
+        (plan_of_three(title=""), "/title: '' is shorter than 1 character"),
+        (plan_of_three(steps=[]), "/steps: a list has less than 1 item"),
     ],
 )
 def test_a_plan_that_does_not_conform_is_refused_by_the_name_of_the_field(plan: Plan, problem: str) -> None:

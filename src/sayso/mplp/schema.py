@@ -191,7 +191,7 @@ def parse_json(given: str | bytes | bytearray | Mapping[str, Any], what: str = "
 _LOCAL = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
 _NO_ZONE = re.compile(_LOCAL)
 _TIME = re.compile(_LOCAL.replace("[Tt ]", "[Tt]") + "(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
-_TYPES = {"object": "an object", "array": "a list", "string": "a string", "integer": "a whole number"}
+_VALUE = "\0"  # stands for the value in the library's messages, which quote it in full otherwise
 
 
 def schema(kind: str = "confirm") -> dict[str, Any]:
@@ -221,7 +221,8 @@ def _validator(kind: str, field: str | None) -> jsonschema_rs.Draft7Validator | 
         if field not in rule["properties"]:
             return None
         rule = {**rule["properties"][field], "$defs": rule["$defs"]}
-    return jsonschema_rs.Draft7Validator(rule, validate_formats=True, formats={"date-time": _is_date_time})
+    formats = {"date-time": _is_date_time}
+    return jsonschema_rs.Draft7Validator(rule, mask=_VALUE, validate_formats=True, formats=formats)
 
 
 def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]:
@@ -238,43 +239,23 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
         return []
     lines: list[str] = []
     for error in islice(validator.iter_errors(document), _MAX_PROBLEMS):
-        wrong, at = cast("Any", error.kind), tuple(error.instance_path)
+        wrong, at, value = cast("Any", error.kind), tuple(error.instance_path), error.instance
         match wrong.name:
             case "required":
                 lines.append(f"{pointer(*at, wrong.property)}: is missing")
             case "additionalProperties":
                 lines += [f"{pointer(*at, name)}: is not a field of the protocol" for name in wrong.unexpected]
+            case "pattern" if wrong.pattern == ID_PATTERN:
+                lines.append(f"{pointer(*at)}: {quoted(value)} is not a UUID v4 in lower case")
+            case "enum":  # the library's message names only some of the words
+                lines.append(f"{pointer(*at)}: {quoted(value)} is not one of {', '.join(map(str, wrong.options))}")
+            case "format":
+                form = "is not a date and time of the form 2025-12-01T12:00:00Z"
+                problem = form if _NO_ZONE.fullmatch(value) is None else "has no time zone; write Z at its end"
+                lines.append(f"{pointer(*at)}: {quoted(value)} {problem}")
             case _:
-                lines.append(f"{pointer(*at)}: {_problem(wrong, error.instance) or error.message}")
+                lines.append(f"{pointer(*at)}: {error.message.replace(_VALUE, quoted(value))}")
     return lines[:_MAX_PROBLEMS]
-
-
-def _problem(kind: Any, value: Any) -> str | None:
-    """Describe a problem in our own words, because the library's messages quote values in full."""
-    match kind.name:
-        case "type":
-            return f"is {quoted(value)}, not {_TYPES.get(kind.types[0], kind.types[0])}"
-        case "anyOf":  # used only for the data of an event
-            return f"{quoted(value)} is neither an object nor null"
-        case "enum":
-            return f"{quoted(value)} is not one of {', '.join(map(str, kind.options))}"
-        case "minimum" | "maximum":
-            return f"{quoted(value)} is {'below' if kind.name == 'minimum' else 'above'} {kind.limit}"
-        case "minItems":
-            return f"has {len(value)} entries, but needs {kind.limit}"
-        case "uniqueItems":
-            return f"has {quoted(next(item for place, item in enumerate(value) if item in value[:place]))} twice"
-        case "minLength":
-            return "is empty"
-        case "pattern":
-            wanted = "a UUID v4 in lower case" if kind.pattern == ID_PATTERN else f"of the form {kind.pattern}"
-            return f"{quoted(value)} is not {wanted}"
-        case "format":
-            is_local = _NO_ZONE.fullmatch(value) is not None
-            form = "is not a date and time of the form 2025-12-01T12:00:00Z"
-            return f"{quoted(value)} {'has no time zone; write Z at its end' if is_local else form}"
-        case _:
-            return None
 
 
 # -- lenient spellings ---------------------------------------------------------------------------------------------
