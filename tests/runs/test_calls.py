@@ -59,12 +59,12 @@ def test_a_wrong_keyword_is_refused_at_the_call(kind: tuple[Runnable, dict[str, 
     (name,) = given
     decided: Any = {"approval_decision": {}}
     wrong: Any = {name[:-1]: given[name]}
-    with pytest.raises(TypeError, match=f"{runnable.name} was not called.*{name[:-1]!r}; did you mean {name!r}"):
+    with pytest.raises(TypeError, match=rf"{runnable.name}\(\) has no {name[:-1]}=; did you mean {name}=\?"):
         runnable(**wrong)
-    with pytest.raises(TypeError, match="'approval_decision'; did you mean 'approval_decisions'"):
+    with pytest.raises(TypeError, match="no approval_decision=; did you mean approval_decisions="):
         runnable(**given, **decided)
     odd: Any = {"colour": "red"}
-    with pytest.raises(TypeError, match=f"'colour'; it takes {name}"):
+    with pytest.raises(TypeError, match=f"no colour=; it takes .*{name}"):
         runnable(**given, **odd)
     with pytest.raises(TypeError, match=f"{runnable.name} was not called: .*too many"):
         runnable(1, 2, 3, 4)

@@ -11,7 +11,6 @@ import logging
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
 from contextlib import ExitStack
-from difflib import get_close_matches
 from functools import partial
 from operator import itemgetter
 from typing import Any, cast
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 from sayso import config, errors
 from sayso.drivers import until_done
 from sayso.gates import scope
+from sayso.gates.options import check_known
 from sayso.model import canonical
 from sayso.model.ids import new_run_id
 from sayso.model.redaction import mark_secrets
@@ -450,11 +450,9 @@ class Runnable(Definition):
         try:
             signature.named(args, kwargs)
         except TypeError as error:
-            strange = [] if signature.takes_any else [name for name in kwargs if name not in signature.names]
-            near = get_close_matches(strange[0], [*signature.names, *RESERVED], 1) if strange else []
-            meant = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(signature.names) or 'nothing'}"
-            problem = f"there is no argument {strange[0]!r}{meant}" if strange else str(error)
-            raise TypeError(f"{self.name} was not called: {problem}") from None
+            if not signature.takes_any:
+                check_known(self.name, kwargs, [*signature.names, *RESERVED])
+            raise TypeError(f"{self.name} was not called: {error}") from None
         resolutions = resolutions_of(approval_decisions, resume)
         for name in (parent_id, run_id):
             if name is not None:
