@@ -239,7 +239,7 @@ def problems_of(kind: str, document: Any, field: str | None = None) -> list[str]
         return []
     lines: list[str] = []
     for error in islice(validator.iter_errors(document), _MAX_PROBLEMS):
-        wrong, at, value = cast("Any", error.kind), tuple(error.instance_path), error.instance
+        wrong, value, at = cast("Any", error.kind), cast("Any", error.instance), tuple(error.instance_path)
         match wrong.name:
             case "required":
                 lines.append(f"{pointer(*at, wrong.property)}: is missing")
