@@ -143,7 +143,7 @@ def test_a_run_that_there_is_not_is_an_error_and_nothing_to_decide_is_none(run: 
     request = ask_refund()
     code, _, err = run("approve", "--run", "order-4712", "--yes")
     assert code == 1
-    assert "there is no run 'order-4712'" in err
+    assert "no run 'order-4712' is in this store" in err
     assert "nothing was decided" in err
     code, _, err = run("approve", "--tool", "refnd", "--yes")
     assert (code, err) == (0, "no pending request matches; nothing was decided\n")

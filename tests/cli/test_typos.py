@@ -88,16 +88,19 @@ def test_looking_makes_no_store_and_no_folder(told: Told, tmp_path: Path, addres
     assert not place.parent.exists()
 
 
+NO_RUN = "no run 'nope' is in this store; a run is stored when it first pauses\n"
+
+
 @pytest.mark.parametrize("words", [(), ("--json",), ("--verify",), ("export",)], ids="".join)
 def test_a_run_that_there_is_not_is_told_and_is_not_whole(told: Told, words: tuple[str, ...]) -> None:
     ask_refund(run="order-1")
     assert told("log", *words, "--run", "order-1")[0] == 0
-    assert told("log", *words, "--run", "nope") == (1, "", "error: there is no run 'nope' in this store\n")
+    assert told("log", *words, "--run", "nope") == (1, "", f"error: {NO_RUN}")
 
 
 def test_ls_of_a_run_that_there_is_not_says_so_and_ends_well(told: Told) -> None:
     ask_refund(run="order-1")
-    assert told("ls", "--run", "nope") == (0, "no open requests\n", "there is no run 'nope' in this store\n")
+    assert told("ls", "--run", "nope") == (0, "no open requests\n", NO_RUN)
     package.Review().reject(ask_refund(run="order-2").id)
     assert told("ls", "--run", "order-2") == (0, "no open requests\n", "")
 

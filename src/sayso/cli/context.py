@@ -243,13 +243,6 @@ class NoStoreYetError(errors.StoreUnavailableError):
     """The store's file does not exist."""
 
 
-class NoRunError(errors.SaysoError):
-    """Nothing was ever recorded for a run with this id."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no run {run_id!r} in this store")
-
-
 @dataclass
 class CliContext:
     """The context of one command; options that commands share are stored here when they are parsed.
@@ -339,9 +332,9 @@ class CliContext:
         return found
 
     def check_run(self, run_id: str) -> None:
-        """Raise `NoRunError` if nothing was ever recorded for a run, which was then mistyped or never used."""
+        """Raise `RunNotFoundError` if nothing was ever recorded for a run, which was then mistyped or never used."""
         if not self.store.journal(run_id=run_id, limit=1):
-            raise NoRunError(run_id)
+            raise errors.RunNotFoundError(run_id)
 
 
 # Kinds of records of which a single undecryptable one would fail every request to a server. Records of run owners are
@@ -428,7 +421,8 @@ _HINTS: tuple[tuple[type[errors.SaysoError], str], ...] = (
 )
 # Errors whose messages do not say so, because commands that only read raise them, too.
 _ALSO_OF_READERS = (
-    errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError, NoRunError,
+    errors.RequestNotFoundError, errors.AmbiguousIdError, errors.OwnRequestError, errors.ConfigError,
+    errors.RunNotFoundError,
 )  # fmt: skip
 
 

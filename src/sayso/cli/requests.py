@@ -22,7 +22,7 @@ import click
 from sayso import audit, clock, config, errors
 from sayso.audit.export import entry_document
 from sayso.cli import context
-from sayso.cli.context import CliContext, NoRunError, NoStoreYetError, Number, echo, echo_err, json_option, print_json
+from sayso.cli.context import CliContext, NoStoreYetError, Number, echo, echo_err, json_option, print_json
 from sayso.gates.notices import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
@@ -99,7 +99,10 @@ def ls(
         found, after = (list(every), None) if is_all else page()
         if not found and "run" in cli.filters:
             cli.check_run(cli.filters["run"])
-    except (NoRunError, NoStoreYetError) as fault:  # it may come into being later, so polling for it is no error
+    except (
+        errors.RunNotFoundError,
+        NoStoreYetError,
+    ) as fault:  # it may come into being later, so polling for it is no error
         echo_err(escape(str(fault)))
         found, after = [], None
     except ValueError as error:
