@@ -22,7 +22,6 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Gen
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Literal, Optional, TypeVar, Union, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -59,12 +58,6 @@ class Prediction(dict[str, Any]):
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
 
-    def __delattr__(self, name: str) -> None:
-        try:
-            del self[name]
-        except KeyError:
-            raise AttributeError(name) from None
-
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
 
@@ -77,7 +70,6 @@ _PLAIN_TYPES: dict[str, Any] = {
     "Any": Any,
     "None": None,
 }
-_MOST, _DEEPEST = 2_000, 12  # characters, and nested brackets: the limits of a signature
 
 
 class Fields:
@@ -172,8 +164,14 @@ class Signature:
         if isinstance(given, Signature):
             return given
         if isinstance(given, str):
-            takes, gives = _sides(given)
-            return cls(Fields.of_types(takes), Fields.of_types(gives))
+            takes, arrow, gives = given.partition("->")
+            if not arrow:
+                raise ConfigError(f"the signature {given!r} has no '->' between inputs and outputs")
+            inputs, outputs = _fields(takes, given), _fields(gives, given)
+            both = sorted(inputs.keys() & outputs.keys())
+            if both:
+                raise ConfigError(f"the signature {given!r} has {both[0]!r} on both sides")
+            return cls(Fields.of_types(inputs), Fields.of_types(outputs))
         pair = tuple(cast("list[object]", given)) if isinstance(given, tuple | list) else ()
         models = [one for one in pair if isinstance(one, type) and issubclass(one, BaseModel)]
         if len(pair) != 2 or len(models) != 2:
@@ -181,26 +179,6 @@ class Signature:
         if not all(model.model_fields for model in models):
             raise ConfigError("a signature needs at least one field on each side")
         return cls(Fields.of_model(models[0]), Fields.of_model(models[1]))
-
-
-def _sides(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse the fields on both sides of the arrow; a `Literal` may also contain `->`."""
-    depth = max(accumulate((letter in "([{") - (letter in ")]}") for letter in text), default=0)
-    if len(text) > _MOST or depth > _DEEPEST:
-        raise ConfigError(f"a signature has at most {_MOST:,} characters, and {_DEEPEST} nested brackets")
-    refusal: ConfigError | None = None
-    for arrow in (place for place in range(len(text)) if text.startswith("->", place)):
-        try:
-            takes, gives = _fields(text[:arrow], text), _fields(text[arrow + 2 :], text)
-        except ConfigError as error:
-            # Report the error of the first split; a split inside quotes gives only a meaningless syntax error.
-            refusal = refusal or error
-            continue
-        both = sorted(takes.keys() & gives.keys())
-        if both:
-            raise ConfigError(f"the signature {text!r} has {both[0]!r} on both sides")
-        return takes, gives
-    raise refusal or ConfigError(f"the signature {text!r} has no '->' between inputs and outputs")
 
 
 def _fields(side: str, text: str) -> dict[str, Any]:
@@ -247,7 +225,7 @@ def _type(node: ast.expr) -> Any:
             raise _unknown(node)
 
 
-_SOME = range(1, _MOST)
+_SOME = range(1, 100)
 _GENERICS: dict[str, tuple[Any, Collection[int]]] = {
     **dict.fromkeys(("list", "List"), (list, {1})), **dict.fromkeys(("set", "Set"), (set, {1})),
     **dict.fromkeys(("dict", "Dict"), (dict, {2})), **dict.fromkeys(("tuple", "Tuple"), (tuple, _SOME)),
