@@ -53,12 +53,16 @@ class handles(calls):  # noqa: N801  the name by which a schedule is reported
         def body(process: Process) -> None:
             store, request_id = opened(), None
             while True:
-                with suppress(KeyboardInterrupt, errors.StoreError):
+                try:
                     if request_id is None:
                         request_id = self._made(job, store, process, use[job.way])
                     # It stays: else its end would tell that it is gone, and not the lease.
                     if request_id is not None and store.settle(request_id).state is not State.RUNNING:
                         break
+                except (KeyboardInterrupt, errors.StoreError):
+                    pass
+                except errors.RequestNotFoundError:  # the disk failed who asked it, after others had seen it
+                    request_id = None
                 self.world.sleep(2 + self.world.rng.random() * 18)
             self.ended.add(name)
 

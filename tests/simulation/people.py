@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,11 @@ class Person:
     def _decide(self, review: sayso.Review, request: Request) -> None:
         """Take one decision, and tell the promises before and after."""
         promises, chance, kindness = self._promises, self._chance, self._kindness
+        if request.kind == "question":
+            with suppress(errors.DecisionRefusedError, errors.RequestNotFoundError):
+                review.answer(request.id, f"dock {chance}")
+                promises.decision_acknowledged(request.id, "answered", self._name)
+            return
         arguments = canonical.decode(request.effective.form, {})
         seen = request.current_fingerprint
         try:

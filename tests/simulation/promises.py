@@ -196,6 +196,12 @@ class Promises:
         self._world.broken = self._world.broken or BrokenPromiseError(what)
         return self._world.broken
 
+    @property
+    def running_worker(self) -> str | None:
+        """The name of the process that runs now."""
+        running = self._world.running
+        return None if running is None else running.worker_name
+
     def is_alive(self, worker: str) -> bool:
         """Say whether a process with this name is alive."""
         return any(one.worker_name == worker and not one.is_dead for one in self._world.processes)

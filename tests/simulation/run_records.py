@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.simulation.kernel import LEASE_SECONDS
 
 if TYPE_CHECKING:
+    from sayso.runs.worker import Worker
+    from tests.simulation.kernel import Process
     from tests.simulation.promises import Promises
 
 __all__ = ["RunRecords"]
@@ -30,6 +32,8 @@ class RunRecords:
     def __init__(self, promises: Promises) -> None:
         self._promises = promises
         self.made: dict[str, str] = {}  # the request whose call had its effect, by step
+        self.answers: dict[str, str] = {}  # by step
+        self.workers: dict[Process, Worker] = {}
         self.begin()
 
     def begin(self) -> None:
@@ -56,10 +60,16 @@ class RunRecords:
             raise self._promises.broken(f"a run was taken by {now.holder}; {holder} was alive and held it")
 
     def step_runs(self, place: str) -> None:
-        """A step without a gate runs."""
+        """A step without a gate runs; one that has lost the run may begin it before it knows that."""
         self._promises.check()
-        if place in self.saved:
+        holders = {str(held.holder).partition("#")[0] for held in self._held.values()}
+        if place in self.saved and self._promises.running_worker in holders:
             raise self._promises.broken(f"{place} ran again, and its end was saved")
+
+    def step_is_answered(self, place: str, answer: str) -> None:
+        """A step gets a person's answer, each time that it is made."""
+        if self.answers.setdefault(place, answer) != answer:
+            raise self._promises.broken(f"{place} was answered {answer!r}, and before {self.answers[place]!r}")
 
     def step_takes_effect(self, place: str, request_id: str) -> None:
         """The gated call of a step has its effect."""

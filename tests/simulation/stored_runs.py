@@ -6,6 +6,7 @@ so that only a lease says whether another one may take a run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -31,46 +32,55 @@ _PATIENCE = 120.0  # seconds that workers wait for an unknown outcome
 
 
 def _workflow(scene: Scene, store: Store, terms: Job) -> sayso.Workflow:
-    """Return a workflow: a step, then two at once, a gated one and one whose handler calls a gated function."""
+    """Return a workflow: a step, then two at once: a gated one, and one whose handler asks and makes a gated call."""
     world, kept = scene.world, scene.promises.stored_runs
 
-    def make(place: str, arguments: dict[str, Any]) -> str:
-        request = sayso.current_request()
+    async def rest() -> None:
+        if world.rng.random() < 0.5:  # here another step goes on, and a worker that is stopped breaks the call off
+            await asyncio.sleep(world.rng.random() * 3)
+
+    async def make(place: str, arguments: dict[str, Any]) -> str:
+        await rest()
         request_id = scene.call(terms, arguments)
-        assert request is not None
         kept.step_takes_effect(place, request_id)
+        await rest()
         return place
 
     @sayso.gate(name="ship", wait="raise", store=store)
-    def ship(quote: int) -> str:
-        return make("flow/book", {"quote": quote})
+    async def ship(quote: int) -> str:
+        return await make("flow/book", {"quote": quote})
 
     async def quote(amount: int) -> int:
         kept.step_runs("flow/quote")
-        world.pause("quote")
+        await rest()
         return amount
 
     async def pay(quote: int) -> str:
-        return make("flow/pay", {"quote": quote})
+        return await make("flow/pay", {"quote": quote})
 
     async def book(quote: int) -> str:
         kept.step_runs("flow/book")
+        if terms.asks:
+            kept.step_is_answered("flow/book", sayso.suspend({"question": "where to?"}))
         world.pause("book")
-        shipped = ship(quote)
+        shipped = await ship(quote)
         world.pause("booked")
         return shipped
 
     flow = sayso.Workflow(name="flow", store=store)
     flow.step(sayso.Tool(quote))
-    flow.step(sayso.Tool(pay, requires_approval=True), depends_on=["quote"])
+    flow.step(sayso.Tool(pay, requires_approval=True, idempotent=terms.idempotent), depends_on=["quote"])
     return flow.step(sayso.Tool(book), depends_on=["quote"]) if terms.calls > 1 else flow
 
 
-def _terms(world: World) -> Job:
+def _terms(scene: Scene) -> Job:
+    world = scene.world
     ends = world.rng.choice(("done", "done", "done", "fails", "times out"))
     job = Job(RUN, None, {"to": "mill", "amount": 5}, None, 1, "24h", ends)
     job.calls = world.rng.choice((1, 2))
-    job.is_slow = world.rng.random() < 0.3
+    job.is_slow, job.asks = world.rng.random() < 0.3, world.rng.random() < 0.4
+    job.idempotent = job.calls == 1 and world.rng.random() < 0.3
+    scene.promises.terms[RUN] = job.terms
     return job
 
 
@@ -92,7 +102,7 @@ def _starter(scene: Scene, opened: Callable[[], Store], terms: Job) -> Callable[
 def _worker(scene: Scene, opened: Callable[[], Store], terms: Job) -> Callable[[Process], None]:
     world = scene.world
 
-    def body(_: Process) -> None:
+    def body(process: Process) -> None:
         store, loop = opened(), Loop(world)
         flow = _workflow(scene, store, terms)
         try:
@@ -100,7 +110,8 @@ def _worker(scene: Scene, opened: Callable[[], Store], terms: Job) -> Callable[[
             while not scene.is_closing:
                 world.sleep(1 + world.rng.random() * 9)
                 try:
-                    loop.finish(Worker([flow]).run(once=True))
+                    scene.promises.stored_runs.workers[process] = worker = Worker([flow])
+                    loop.finish(worker.run(once=True))
                     is_left = _is_unknown(store) and (world.is_calm or not scene.habits.resolves)
                     unknown_since = (unknown_since or world.now) if is_left else None
                     # A call whose lease was lost may go on for a while, and end.
@@ -116,6 +127,19 @@ def _worker(scene: Scene, opened: Callable[[], Store], terms: Job) -> Callable[[
     return body
 
 
+def _stop_worker(scene: Scene) -> Callable[[float], None]:
+    """Return the fault that somebody stops a worker: it breaks off what takes too long, and hands its runs back."""
+
+    def stop(chance: float) -> None:
+        workers = scene.promises.stored_runs.workers
+        going = [worker for process, worker in workers.items() if not (process.is_dead or process.has_ended)]
+        if going:
+            scene.world.reports.append("stop worker")
+            going[int(chance * len(going))].stop()
+
+    return stop
+
+
 def _is_unknown(store: Store) -> bool:
     found = store.list(Filter(run_id=RUN)).requests
     return any(request.state is State.UNKNOWN for request in found)
@@ -127,6 +151,7 @@ class runs(Scene):  # noqa: N801  the name by which a schedule is reported
     def __init__(self, world: World) -> None:
         super().__init__(world, world.machine("host"))
         self.habits = Habits(resolves=world.rng.random() < 0.4)
+        world.kinds += [_stop_worker(self)] * 2
 
     def start_all(self) -> None:
         """Begin the run, its workers and a reviewer."""
@@ -136,7 +161,7 @@ class runs(Scene):  # noqa: N801  the name by which a schedule is reported
             self.machine.disk.files[STORE].sync()
             world.start(self.machine, "deliverer", self.deliverer())
         self.programs.append("run")
-        terms = _terms(world)
+        terms = _terms(self)
         world.start(self.machine, "starter", _starter(self, self.store, terms))
         for n in range(1 if rng.random() < 0.3 else 2):
             world.start(self.machine, f"worker{n}", _worker(self, self.store, terms))
@@ -151,10 +176,11 @@ class workers(server):  # noqa: N801
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.habits = Habits(resolves=world.rng.random() < 0.4)
+        world.kinds += [_stop_worker(self)] * 2
 
     def start_programs(self, token: str) -> None:
         """Begin the run on one machine, and its workers."""
-        world, terms = self.world, _terms(self.world)
+        world, terms = self.world, _terms(self)
 
         def opened() -> Store:
             return HttpStore(ADDRESS, token)
