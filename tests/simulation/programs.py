@@ -23,6 +23,7 @@ from sayso.stores.jsonl import JsonlStore
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.transaction import delivery_kind
 from tests.simulation.jobs import SCHEMA, Boom, Job, Odd, Paused, job_by_chance
+from tests.simulation.journals import FileJournal, Journal
 from tests.simulation.kernel import Machine, Process, World
 from tests.simulation.people import Habits, Person
 from tests.simulation.promises import Promises
@@ -67,7 +68,7 @@ class Scene:
 
     def __init__(self, world: World, machine: Machine) -> None:
         self.world, self.machine = world, machine
-        self.promises = Promises(world, machine.disk, STORE)
+        self.promises = Promises(world, self.journal())
         world.check = self.promises.check
         self.is_closing = False
         self.has_channel = False
@@ -75,6 +76,10 @@ class Scene:
         self.ended: set[str] = set()
         self.habits = Habits()
         self.needs: dict[str, Any] = {}  # further options of gates
+
+    def journal(self) -> Journal:
+        """Return what the promises read of the store."""
+        return FileJournal(self.machine.disk, STORE)
 
     def store(self) -> Store:
         """Open the store as one process has it."""

@@ -1,7 +1,7 @@
 """What is promised, checked after every step of a schedule, by what happened and not by what the store says of it.
 
 `Promises` hears of each call that ran, each decision that was acknowledged and each message that was sent, and reads
-each line that reaches the file. It shares no rule with `sayso.model.lifecycle`: the tables here are its own.
+each line that is committed. It shares no rule with `sayso.model.lifecycle`: the tables here are its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sayso.stores.jsonl_file import Lines
 from sayso.stores.transaction import LEASE
 from tests.simulation.budgets import BUDGET, Budgets
 from tests.simulation.grants import Grants, detail_of
@@ -20,7 +19,7 @@ from tests.simulation.teamwork import Teamwork
 
 if TYPE_CHECKING:
     from sayso.model.request import Request
-    from tests.simulation.disk import Disk, File
+    from tests.simulation.journals import Journal
     from tests.simulation.kernel import Process, World
 
 __all__ = ["Acknowledged", "Promises", "Row", "Start", "Terms"]
@@ -134,8 +133,7 @@ class Promises:
 
     Args:
         world: The schedule.
-        disk: Where the store is.
-        name: Of its file.
+        journal: What the store has committed.
 
     Attributes:
         ran: The arguments of each call that ran, by request.
@@ -158,8 +156,8 @@ class Promises:
         teamwork: What is promised where several people decide.
     """
 
-    def __init__(self, world: World, disk: Disk, name: str) -> None:
-        self._world, self._disk, self._name = world, disk, name
+    def __init__(self, world: World, journal: Journal) -> None:
+        self._world, self._journal = world, journal
         self.ran: dict[str, list[str]] = defaultdict(list)
         self.begun: set[Start] = set()
         self.effects: dict[str, int] = defaultdict(int)
@@ -182,9 +180,6 @@ class Promises:
         self._begin()
 
     def _begin(self) -> None:
-        self._file: File | None = None
-        self._epoch, self._at = -1, 0
-        self._lines = Lines(self._name)
         self.rows = {}
         self.grants.begin()
         self.budgets.begin()
@@ -228,7 +223,7 @@ class Promises:
         for vote in row.votes:
             if vote.grant not in {None, BUDGET}:
                 self.grants.check_vote(vote.grant, vote.by, arguments)
-        if self._file is not None and len(self._file.durable) < row.lines["started"]:
+        if not self._journal.is_durable(row.lines["started"]):
             raise self.broken(f"{request_id} ran before its start was on the disk")
         start = Start(request_id, request.execution.attempt)
         self.begun.add(start)
@@ -304,7 +299,7 @@ class Promises:
         self.acknowledged.append(taken)
         self.check()
         self._must_be_recorded(taken)
-        if self._file is not None and len(self._file.durable) < self._at:
+        if not self._journal.is_durable(self._journal.end):
             raise self.broken(f"{taken} was acknowledged before it was on the disk")
 
     def grant_acknowledged(self, grant_id: str, event: str, by: str) -> None:
@@ -332,29 +327,20 @@ class Promises:
     # -- after every step ------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Read what reached the file since, and check each line."""
-        file = self._disk.files.get(self._name)
-        if file is None:
-            if self._file is not None and self.acknowledged:
+        """Read what was committed since, and check each line."""
+        found = self._journal.read()
+        if found is None:
+            if self.acknowledged:
                 raise self.broken("the file is gone, with decisions that were acknowledged")
             return
-        if file is not self._file or file.epoch != self._epoch:
+        if found.is_again:
             self._begin()
-            self._file, self._epoch = file, file.epoch
-            self._read(file, is_again=True)
+        for line, end in found.lines:
+            self._take(line, end, is_again=found.is_again)
+        if found.is_again:
             self._check_all()
-        elif len(file.data) > self._at:
-            self._read(file, is_again=False)
 
-    def _read(self, file: File, *, is_again: bool) -> None:
-        *lines, _ = bytes(file.data[self._at :]).split(b"\n")
-        for line in lines:
-            if b"\0" in line:
-                return  # what a power cut left of a line that nobody was promised
-            self._at += len(line) + 1
-            self._take(self._lines.read(line), is_again=is_again)
-
-    def _take(self, line: dict[str, Any], *, is_again: bool) -> None:
+    def _take(self, line: dict[str, Any], end: int, *, is_again: bool) -> None:
         self._take_leases(line.get("records", ()))
         self.stored_runs.take(line, is_again=is_again)
         for columns in line.get("asked", ()):
@@ -368,7 +354,7 @@ class Promises:
                 self.grants.take(event, by, at, detail)
             if row is None:
                 continue
-            row.take(event, by, at, detail, self._at)
+            row.take(event, by, at, detail, end)
             if event == "started":
                 self._check_start(request_id, row, at, is_again=is_again)
                 row.lease_ends = at + LEASE_SECONDS * 1_000_000
