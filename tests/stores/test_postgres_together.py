@@ -334,6 +334,26 @@ def test_who_asks_in_a_run_that_another_process_stores_meanwhile_is_refused_as_a
     assert store.journal(request_id=request.id) == []
 
 
+def test_a_work_whose_row_somebody_keeps_locked_is_told_so_and_holds_up_no_work_behind_it(
+    store: PostgresStore, url: str
+) -> None:
+    import psycopg
+
+    locked, free = store.ask(sample_call(None)), store.ask(sample_call(None))
+    told: list[Any] = []
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM sayso.standing WHERE id = %s FOR UPDATE", (locked.id,))
+        works = [partial(approve, one) for one in (locked, free)]
+        thread = threading.Thread(target=lambda: told.extend(store.together(works)))
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+    busy, approved = told
+    assert isinstance(busy, errors.StoreBusyError)
+    assert approved.state is State.APPROVED
+    assert store.get(locked.id).state is State.PENDING
+
+
 def test_a_work_that_waits_for_another_process_holds_up_no_work_before_it(store: PostgresStore, url: str) -> None:
     import psycopg
 

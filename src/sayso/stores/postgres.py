@@ -1,8 +1,8 @@
 """The Postgres store: requests in one database, for any number of processes on any number of machines.
 
 A verb is one statement, or one transaction at READ COMMITTED, and is as durable as the database's `synchronous_commit`
-says. The clock is the database's. Also here: connections, recovery when one is lost, and Postgres' errors as
-`sayso.errors`. The tables are created by `sayso.stores.postgres_database`.
+says. The clock is the database's. Also here: recovery when a connection is lost, and when somebody keeps a row locked.
+The tables are created by `sayso.stores.postgres_database`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
 from sayso.stores.codec import RequestRow, Seal, digests_of
-from sayso.stores.postgres_connection import COMMIT, Connection, Connections, translated
+from sayso.stores.postgres_connection import COMMIT, Connection, Connections, fault_of, first_line, translated
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
 from sayso.stores.processes import forget_after_fork
@@ -54,6 +54,9 @@ _TIMEOUTS = {
     "keepalives_count": 2,
 }  # fmt: skip
 _BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+# Somebody may keep a row locked for hours, e.g. by a transaction that was forgotten in psql. Verbs that do not need
+# that row must not wait behind the one that does.
+_LOCKED = b"SELECT set_config('lock_timeout', '1s', false) WHERE current_setting('lock_timeout') = '0'"
 # Works in a shared commit take their locks in any order. Those of two servers may wait for each other, which Postgres
 # finds after a second. After this time each is tried alone, with few locks.
 _BRIEF = b"; SET LOCAL lock_timeout = '100ms'"
@@ -66,8 +69,9 @@ _LOST = (
     faults.InvalidSqlStatementName,
 )  # fmt: skip
 # These are operational errors, too, of a database that is there.
-_REFUSED = (faults.QueryCanceled, faults.LockNotAvailable, faults.DiskFull, faults.OutOfMemory)
-_CONFLICTS = (faults.SerializationFailure, faults.DeadlockDetected)  # with another transaction; nothing was recorded
+_REFUSED = (faults.QueryCanceled, faults.DiskFull, faults.OutOfMemory)
+# With another transaction; nothing was recorded.
+_CONFLICTS = (faults.SerializationFailure, faults.DeadlockDetected, faults.LockNotAvailable)
 _POOLER = "sayso_pooler"
 _SECOND = timedelta(seconds=1)
 _SLEPT = 1.0  # seconds by which a clock of this machine must have jumped before the database's is read again
@@ -97,7 +101,8 @@ class PostgresStore(Watched, SqlStore):
         self.url = url
         self._conninfo, self._is_pooled = _parsed(url)
         # Behind a pooler, the next transaction may be on another connection.
-        self._begin = _BEGIN + b"; SET LOCAL " + _NOT_IDLE if self._is_pooled else _BEGIN
+        limits = b"; SET LOCAL " + _NOT_IDLE + b"; SET LOCAL lock_timeout = '1s'"
+        self._begin = _BEGIN + limits if self._is_pooled else _BEGIN
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._cache = RowCache()
@@ -138,7 +143,7 @@ class PostgresStore(Watched, SqlStore):
         connection.adapters.register_dumper(int, Int8Dumper)
         try:
             if not self._is_pooled:
-                connection.execute(b"SET " + _NOT_IDLE)
+                connection.execute(b"SET " + _NOT_IDLE + b"; " + _LOCKED)
             if not self._is_reached:
                 migrate(connection, self._place)
                 self._is_reached = True
@@ -163,11 +168,13 @@ class PostgresStore(Watched, SqlStore):
         except (faults.DataError, UnicodeEncodeError):  # the value is a text that no row can contain
             return []
 
-    def _patiently(self, work: Callable[[Connection], T], verb: _Verb | None = None) -> T:
+    def _patiently(
+        self, work: Callable[[Connection], T], verb: _Verb | None = None, *, is_brief: bool = False
+    ) -> T:  # fmt: skip
         """Run a work on a connection, and again on another one if the database was lost meanwhile.
 
         The patience for a verb counts from when it began, so that those behind one lock do not each wait for the
-        database in turn.
+        database in turn. With `is_brief`, a row that somebody else keeps locked is not waited for again.
         """
         deadline = (time.monotonic() if verb is None else verb.began) + _PATIENCE
         while True:
@@ -179,25 +186,26 @@ class PostgresStore(Watched, SqlStore):
                 finally:
                     self._connections.give(connection)
             except _CONFLICTS as error:
-                if time.monotonic() > deadline:
-                    raise _fault(error, self._place) from error
+                is_locked = isinstance(error, faults.LockNotAvailable)
+                if (is_brief and is_locked) or time.monotonic() > deadline:
+                    raise fault_of(error, self._place) from error
             except _LOST as error:
                 # Not by the error alone: there are many more like `_REFUSED`, e.g. for a text too long for an index.
                 is_open = connection is not None and not connection.closed
                 is_reset = isinstance(error, faults.InvalidSqlStatementName)
                 if isinstance(error, _REFUSED) or (is_open and not is_reset):
-                    raise _fault(error, self._place) from error
+                    raise fault_of(error, self._place) from error
                 self._connections.close()
                 if not self._is_reached or time.monotonic() > deadline:
                     undone = "nothing was recorded" if verb is None or not verb.lost else _MAYBE
                     raise errors.StoreUnavailableError(
-                        f"{self._place} cannot be reached ({_first_line(error)}); {undone}"
+                        f"{self._place} cannot be reached ({first_line(error)}); {undone}"
                     ) from error
                 time.sleep(0.05)
             except faults.DataError:
                 raise
             except psycopg.Error as error:
-                raise _fault(error, self._place) from error
+                raise fault_of(error, self._place) from error
 
     def close(self) -> None:
         self._connections.close()
@@ -265,7 +273,7 @@ class PostgresStore(Watched, SqlStore):
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
         if len(batch) > 1:
             with suppress(Exception):  # then each is tried alone and gets its own error
-                self._patiently(partial(self._together, batch), batch[0])
+                self._patiently(partial(self._together, batch), batch[0], is_brief=True)
         for verb in batch:
             if not verb.is_done:
                 self._settled(verb, is_alone=True)
@@ -325,10 +333,10 @@ class PostgresStore(Watched, SqlStore):
             for first in range(0, len(verbs), _MOST):
                 batch = verbs[first : first + _MOST]
                 with suppress(Exception):  # then each is tried alone and gets its own error
-                    self._patiently(partial(self._in_one, batch), batch[0])
+                    self._patiently(partial(self._in_one, batch), batch[0], is_brief=True)
                 for verb in batch:
                     if not verb.is_done:
-                        self._settled(verb)
+                        self._settled(verb, is_brief=True)
         self._bell.ring(request_id for verb in verbs for request_id in verb.changed)
         return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
@@ -403,21 +411,21 @@ class PostgresStore(Watched, SqlStore):
             tx.settle()
         return verb, tx, result
 
-    def _settled(self, verb: _Verb, *, is_alone: bool = False) -> None:
+    def _settled(self, verb: _Verb, **options: bool) -> None:
         """As `_done`, but keep an exception for the verb's caller."""
         try:
-            self._done(verb, is_alone=is_alone)
+            self._done(verb, **options)
         except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             verb.error = error
         verb.is_done = True
 
-    def _done(self, verb: _Verb, *, is_alone: bool = False) -> None:
-        """Run a verb; with `is_alone`, leave one that needs a transaction undone."""
+    def _done(self, verb: _Verb, *, is_alone: bool = False, is_brief: bool = False) -> None:
+        """Run a verb; with `is_alone`, leave one that needs a transaction, or has to wait for a row, undone."""
         for _ in range(_TRIES):
             if is_alone and not verb.is_alone:
                 return None
             try:
-                return self._patiently(partial(self._tried, verb), verb)
+                return self._patiently(partial(self._tried, verb), verb, is_brief=is_brief)
             except Stale:
                 verb.guess_less()
             except NeedsTransaction:
@@ -432,7 +440,7 @@ class PostgresStore(Watched, SqlStore):
                     raise
                 verb.guess_less()
             except faults.DataError as error:
-                raise _fault(error, self._place) from error
+                raise fault_of(error, self._place) from error
         raise errors.StoreBusyError(
             f"other processes kept changing the same rows in {self._place}; nothing was recorded, try again"
         )
@@ -457,6 +465,8 @@ class PostgresStore(Watched, SqlStore):
         except BaseException as error:
             if is_sent and (connection.closed or not isinstance(error, Exception)):
                 self._keep_lost(verb, tx, result, error)
+            if verb.is_alone and isinstance(error, faults.LockNotAvailable):
+                raise NeedsTransaction from error
             raise
         finally:
             self._writing.pop(me, None)
@@ -479,7 +489,7 @@ class PostgresStore(Watched, SqlStore):
             verb.lost.append((tx, result))
         elif isinstance(error, psycopg.Error) and not tx.is_read_only:
             raise errors.StoreUnavailableError(
-                f"the connection to {self._place} was lost during a commit ({_first_line(error)}); {_MAYBE}"
+                f"the connection to {self._place} was lost during a commit ({first_line(error)}); {_MAYBE}"
             ) from error
 
     def _was_taken(self, verb: _Verb, connection: Connection) -> bool:
@@ -556,31 +566,3 @@ def _parsed(url: str) -> tuple[str, bool]:
     # The others stay as they are written, because libpq does not take a `+` for a space.
     rest = "&".join(one for name, one in settings if name != _POOLER)
     return urlunsplit(parts._replace(query=rest)), bool(pooler)
-
-
-def _first_line(error: psycopg.Error) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-def _fault(error: psycopg.Error, place: str) -> errors.StoreError:
-    """Return the error to raise for one of psycopg's from a database that is there."""
-    reason = _first_line(error)
-    match error:
-        case (
-            faults.QueryCanceled() | faults.LockNotAvailable() | faults.SerializationFailure()
-            | faults.DeadlockDetected()
-        ):  # fmt: skip
-            return errors.StoreBusyError(f"{place} did not answer in time ({reason}); nothing was recorded, try again")
-        case faults.DiskFull() | faults.OutOfMemory():
-            return errors.StoreFullError(
-                f"no room left to write {place} ({reason}); nothing was recorded, free some space"
-            )
-        case faults.ReadOnlySqlTransaction() | faults.InsufficientPrivilege():
-            return errors.StoreReadOnlyError(f"{place} cannot be written ({reason}); nothing was recorded")
-        case faults.UndefinedTable() | faults.UndefinedColumn() | faults.DataCorrupted() | faults.IndexCorrupted():
-            return errors.StoreCorruptError(
-                f"{place} is not a sayso store or is damaged ({reason}); nothing was changed and nothing ran, restore"
-                " it from a copy or name another database"
-            )
-        case _:
-            return errors.StoreError(f"{place}: {reason}; nothing was recorded")

@@ -1,4 +1,4 @@
-"""Connections to the database of a Postgres store: a few for each process, and how statements run on them.
+"""Connections to the database of a Postgres store: a few for each process, how statements run on them, and errors.
 
 A verb's statement runs on libpq through `psycopg.pq`, because a cursor takes some 25 us of processor time for each:
 with cursors, a cycle took 110 us more of 880. Lists, pipelines and migrations use cursors.
@@ -16,6 +16,8 @@ from typing import Any
 import psycopg
 from psycopg import errors as faults
 from psycopg import generators, pq
+
+from sayso import errors
 
 _CONNECTIONS = 4  # per process and store; a caller waits if all are in use
 _PREPARED = 100  # statements per connection
@@ -191,3 +193,32 @@ class Connections:
         with suppress(IndexError):  # not `while self._free`: another thread may take the last one meanwhile
             while True:
                 self._free.pop().close()
+
+
+def first_line(error: psycopg.Error) -> str:
+    """Return the first line of an error's message."""
+    return str(error).strip().partition("\n")[0]
+
+
+def fault_of(error: psycopg.Error, place: str) -> errors.StoreError:
+    """Return the error to raise for one of psycopg's from a database that is there."""
+    reason = first_line(error)
+    match error:
+        case (
+            faults.QueryCanceled() | faults.LockNotAvailable() | faults.SerializationFailure()
+            | faults.DeadlockDetected()
+        ):  # fmt: skip
+            return errors.StoreBusyError(f"{place} did not answer in time ({reason}); nothing was recorded, try again")
+        case faults.DiskFull() | faults.OutOfMemory():
+            return errors.StoreFullError(
+                f"no room left to write {place} ({reason}); nothing was recorded, free some space"
+            )
+        case faults.ReadOnlySqlTransaction() | faults.InsufficientPrivilege():
+            return errors.StoreReadOnlyError(f"{place} cannot be written ({reason}); nothing was recorded")
+        case faults.UndefinedTable() | faults.UndefinedColumn() | faults.DataCorrupted() | faults.IndexCorrupted():
+            return errors.StoreCorruptError(
+                f"{place} is not a sayso store or is damaged ({reason}); nothing was changed and nothing ran, restore"
+                " it from a copy or name another database"
+            )
+        case _:
+            return errors.StoreError(f"{place}: {reason}; nothing was recorded")
