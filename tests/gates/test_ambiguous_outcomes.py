@@ -437,6 +437,26 @@ def test_a_cancelled_approval_starts_nothing_although_an_earlier_start_is_unknow
     assert audit.verify(store).broken == ()
 
 
+def test_an_edit_that_is_sent_back_after_an_unknown_start_and_a_pause_cannot_be_rejected_as_not_run(
+    store: Store,
+) -> None:
+    effect, ends = ["refund"], [TimeoutError(SENT), LookupError("paused")]
+    act = flaky([], ends, idempotent=True, suspends=LookupError, effect=lambda amount: effect[0])  # noqa: ARG005
+    request_id = held(act, 1).confirmation_id
+    sayso.Review().approve(request_id, by="ada", changes={"amount": 2})
+    for kind in (TimeoutError, LookupError):
+        with pytest.raises(kind):
+            act(1)
+    effect[0] = "another refund"
+    assert held(act, 1).confirmation_id == request_id
+    rejected = sayso.Review().reject(request_id, "not this one", by="ada")
+    assert rejected.state is State.UNKNOWN
+    assert audit.verify(store).broken == ()
+    with pytest.raises(errors.OutcomeUnknownError):
+        act(1)
+    assert sayso.Review().resolve(request_id, happened=True, by="ada", start=2).state is State.DONE
+
+
 @pytest.mark.parametrize(("answer", "state"), [(True, State.DONE), (False, State.FAILED)], ids=["happened", "did not"])
 def test_verify_is_asked_before_a_person_is(store: Store, answer: bool, state: State) -> None:
     ran: list[int] = []

@@ -131,7 +131,7 @@ _COMES_FROM = {
     "rejected": _WAITS, "feedback": _WAITS, "answered": _WAITS, "cancelled": _OPEN, "withdrawn": _OPEN,
     "expired": _OPEN, "extended": _OPEN, "returned": _APPROVED, "undone": _OPEN,
     "started": _states(State.APPROVED, State.UNKNOWN), "suspended": _BEGUN,
-    "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN | _APPROVED, "resolved": _BEGUN,
+    "done": _BEGUN, "failed": _BEGUN, "unknown": _BEGUN | _OPEN, "resolved": _BEGUN,
     "cleared": _states(State.REJECTED, State.FEEDBACK, State.ANSWERED, State.CANCELLED),
 }  # fmt: skip
 

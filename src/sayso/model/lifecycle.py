@@ -150,8 +150,8 @@ def expire(request: Request, now: datetime) -> Transition | None:
 
 
 def _unknown_at_end(request: Request, end: Transition) -> Transition:
-    """Return the end of an approval: it is unknown if an earlier start of its idempotent call is."""
-    if request.execution is None or not request.execution.unresolved or request.state is not State.APPROVED:
+    """Return the end of what waited: it is unknown if an earlier start of its idempotent call is."""
+    if request.execution is None or not request.execution.unresolved:
         return end
     decision = request.decision if end.request.decision is None else end.request.decision
     return end._replace(request=_evolve(request, state=State.UNKNOWN, decision=decision), event="unknown")
