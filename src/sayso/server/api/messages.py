@@ -63,7 +63,6 @@ class RequestsQuery(Query):
     text: Annotated[
         Text, Field(description="Only with each of these words in id, run, function, arguments, prompt or question.")
     ] = None
-    q: Annotated[Text, Field(description="The old name of `text`.")] = None
     older_than: Annotated[Text, Field(description="The minimum age: `90s`, `15m`, `24h`, `7d`.")] = None
     claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None
     mine: Annotated[bool, Field(description="Only requests that you have claimed.")] = False

@@ -50,15 +50,13 @@ def me(context: Context) -> messages.Me:
 
 @router.get("/v1/requests", "List requests, oldest first", kinds=_READERS)
 def list_requests(context: Context, query: messages.RequestsQuery) -> messages.Requests:
-    if query.q is not None and query.text is not None:
-        raise Problem("invalid_input", "`q` is the old name of `text`; give only one of them, nothing was done")
     with refusing_input():
         claimer = context.principal.reviewer if query.mine else None
         if query.claimed_by is not None and not query.mine:
             claimer = _person(query.claimed_by)
         page = context.review.list(
             state="all" if "all" in query.state else query.state or None, run=query.run, tool=query.tool,
-            risk=query.risk, agent=query.agent, kind=query.kind, text=query.text or query.q,
+            risk=query.risk, agent=query.agent, kind=query.kind, text=query.text,
             claimed_by=claimer, older_than=query.older_than, newest=query.newest, cursor=query.cursor,
             limit=query.limit,
         )  # fmt: skip
