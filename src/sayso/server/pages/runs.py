@@ -7,11 +7,10 @@ requests. Texts of a program are drawn as values, never as sayso's own words.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import takewhile
 from typing import Any, cast
 
@@ -149,7 +148,7 @@ def run(context: RequestContext) -> Response:
         known = bodies(snapshot.steps)
         masked, hidden = masks_of(known, requests.requests)
         loaded = LoadedRun(snapshot.run, known, store, masked)
-        steps = [_step(span, partial(_brief_without, hidden=hidden)) for span in loaded.spans]
+        steps = [_step(span, hidden) for span in loaded.spans]
     except errors.RunNotFoundError:
         if not requests.requests:
             raise
@@ -200,30 +199,28 @@ def _story_items(place: str, body: Body, masked: Redaction, hidden: frozenset[st
     if "given" in body:
         given = cast("dict[str, Any]", canonical.display(masked.mask(json.loads(body["given"]))))
         prompt = given.get("prompt")
-        yield "asked", "", prompt if isinstance(prompt, str) else _brief_without(given, hidden)
+        yield "asked", "", prompt if isinstance(prompt, str) else _brief(given, hidden)
     elif "reply" in body and body["reply"]["text"]:
         yield "says", "", str(body["reply"]["text"])
     elif "status" in body:
-        step = _step(span_of(place, body, masked), partial(_brief_without, hidden=hidden))
+        step = _step(span_of(place, body, masked), hidden)
         yield "step", f"{step['path']} {step['status']}", step["text"]
 
 
-def _brief(tree: Any) -> str:
-    return brief(mark_secrets(tree), _ROOM)
-
-
-def _brief_without(tree: Any, hidden: frozenset[str]) -> str:
+def _brief(tree: Any, hidden: frozenset[str]) -> str:
     """Return a value shortened, after removing secrets from its texts: a shortened secret would not be found."""
-    return _brief(scrubbed(tree, hidden)) if is_light(tree, _MOST_READ) else say("a value too large to show here")
+    if not is_light(tree, _MOST_READ):
+        return say("a value too large to show here")
+    return brief(mark_secrets(scrubbed(tree, hidden)), _ROOM)
 
 
-def _step(span: Span, short: Callable[[Any], str]) -> dict[str, Any]:
+def _step(span: Span, hidden: frozenset[str]) -> dict[str, Any]:
     approval = span.metadata.get("approval")
     request_id = approval.get("approval_id") if isinstance(approval, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    texts = [] if span.input is None else [say("took %(what)s", what=short(span.input))]
-    texts += [] if span.output is None else [say("gave %(what)s", what=short(span.output))]
+    texts = [] if span.input is None else [say("took %(what)s", what=_brief(span.input, hidden))]
+    texts += [] if span.output is None else [say("gave %(what)s", what=_brief(span.output, hidden))]
     if span.error is not None:
-        texts = [say("error %(what)s", what=short(span.error))]
+        texts = [say("error %(what)s", what=_brief(span.error, hidden))]
     return {
         "at": "" if span.t0 is None else moment(instant(span.t0 * 1000)),
         "path": escape(span.path),
