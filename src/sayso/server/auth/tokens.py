@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -31,7 +31,7 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.text import say
 from sayso.server.auth.sessions import IDLE, RECORD
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import CHANNEL, Note, Record
+from sayso.stores.transaction import CHANNEL, Note, Record, records_in
 
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
@@ -162,12 +162,7 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return every token, including revoked and expired ones, in the order of their ids."""
-        found: list[Record] = []
-        while True:
-            page = self._store.records(_RECORD, after=found[-1].key if found else "")
-            found += page
-            if not page:
-                return [_token(record) for record in found]
+        return [_token(record) for record in records_in(self._store, _RECORD)]
 
     def revoke(self, token_id: str, *, by: Identity | None = None, channel: str = "python") -> Token | None:
         """Revoke a token and return it; None if there is none with this id. Durable on return."""
@@ -251,41 +246,34 @@ def with_roles(store: Store, who: Identity) -> Reviewer | None:
 
 
 def doubt_about(store: Store, who: Identity) -> str | None:
-    """Return a warning if nothing here names a person, so that the name may be mistyped; None if something does.
-
-    A person is known by a session (even one long unused), a token, a channel's settings, the `reviewers` of `[serve]`,
-    or one of the newest decisions, because a proxy signs people in without a record.
-    """
-    if _is_known(store, who.is_same, {who.subject, who.qualified}):
+    """Return a warning if nothing here names a person, so that the name may be mistyped; None if something does."""
+    if not _known_people(store).isdisjoint(who.names):
         return None
     return say("Nobody has signed in as %(name)s, and no settings name them. Is the name right?", name=name_of(who))
 
 
-def unknown_names(store: Store, names: Iterable[str]) -> list[str]:
-    """Return those of the names that a comment mentions by which nobody is known; see `doubt_about`."""
-    listed = list[str]()
-    with suppress(errors.ConfigError):
-        listed += allowed_reviewers().reviewers or ()
-    found = {folded(name) for one in listed for name in (one, one.partition(":")[2])}
-    return [
-        name for name in names
-        if folded(name) not in found and not _is_known(store, lambda person, name=name: person.goes_by(name), ())
-    ]  # fmt: skip
+def unknown_names(store: Store, names: Collection[str]) -> list[str]:
+    """Return those of the names that a comment mentions by which nobody is known."""
+    if not names:
+        return []
+    known = {name for one in _known_people(store) for name in (one, one.partition(":")[2])}
+    return [name for name in names if folded(name) not in known]
 
 
-def _is_known(store: Store, is_meant: Callable[[Identity], bool], listed: Collection[str]) -> bool:
+def _known_people(store: Store) -> set[str]:
+    """Return everybody who is known here, as `issuer:subject`, folded; without issuer if the settings have none.
+
+    That is by a session (even one long unused), a token, a channel's settings, the `reviewers` of `[serve]`, or one of
+    the newest decisions, because a proxy signs people in without a record.
+    """
+    found = list[str]()
     with suppress(errors.ConfigError):
-        if not set(allowed_reviewers().reviewers or ()).isdisjoint(listed):
-            return True
+        found += allowed_reviewers().reviewers or ()
     with suppress(errors.StoreCorruptError):
-        written = [f"{one.body.get('issuer')}:{one.body.get('subject')}" for one in store.records(RECORD, limit=_MOST)]
-        written += [str(name) for channel in store.records(CHANNEL) for name in channel.body.get("people", ())]
-        for name in written:
-            with suppress(ValueError):
-                if is_meant(Identity.named(name)):
-                    return True
+        found += [f"{one.body.get('issuer')}:{one.body.get('subject')}" for one in store.records(RECORD, limit=_MOST)]
+        found += [str(name) for channel in store.records(CHANNEL) for name in channel.body.get("people", ())]
     with suppress(errors.StoreCorruptError):
-        if any(one.kind == "review" and is_meant(one.person) for one in Tokens(store).all()):
-            return True
+        found += [one.person.qualified for one in Tokens(store).all() if one.kind == "review"]
     newest = store.list(Filter(states=_DECIDED), limit=_MOST_DECIDED, newest=True).requests
-    return any(one is not None and is_meant(one.by) for each in newest for one in (each.decision, *each.votes))
+    found += [one.by.qualified for each in newest for one in (each.decision, *each.votes) if one is not None]
+    return set(map(folded, found))
