@@ -34,7 +34,6 @@ from sayso.model.reviewer import LOCAL, Identity, Quorum
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
 from sayso.reviews import Review
-from sayso.server.api import validation
 from sayso.server.api.program import router
 from sayso.server.api.validation import validate_arguments
 from sayso.stores.base import Filter, Store
@@ -443,13 +442,6 @@ def test_what_a_gate_binds_is_taken_as_it_is(stage: Stage) -> None:
     """An int for a float, None for a default that the shape does not tell, names with `$` in a model's extra fields."""
     request = working()
     assert send(stage.program(), asked_message(request))["subject"]["form"] == request.call.form
-
-
-def test_names_that_programs_choose_are_not_kept_for_long() -> None:
-    for number in range(2 * validation._FORGETS):
-        validation._call(sample_call(arguments={f"name_{number}": 1}).call, ())
-    is_secret: Any = validation._redaction(()).is_secret
-    assert is_secret.cache_info().currsize <= validation._FORGETS
 
 
 def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(stage: Stage) -> None:
