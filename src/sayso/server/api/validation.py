@@ -22,7 +22,7 @@ from starlette.requests import Request as Http
 
 from sayso import errors
 from sayso.model import canonical, teamwork
-from sayso.model.canonical.json_tree import TAGS, Json, Unfit, children_of, dump, fields_of, items_of, tag_in
+from sayso.model.canonical.json_tree import Json, Reader, children_of, dump, fields_of
 from sayso.model.grant import Budget
 from sayso.model.ids import call_digest, fingerprint, question_digest
 from sayso.model.journal import Entry
@@ -66,7 +66,7 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
     if canonical.dump(tree) != form:
         _refuse("the arguments are not in canonical form")
     try:
-        _must_be_canonical(tree)
+        _Reader({}).value(tree)
     except errors.ArgumentError as error:
         _refuse(f"the arguments are not in canonical form ({error.argument} {error.reason})")
     _must_match_types(fields_of(tree) or {}, schema)
@@ -100,42 +100,29 @@ def _has_other_type(given: Json, fitted: Json) -> bool:
     return parts.keys() == others.keys() and any(_has_other_type(part, others[step]) for step, part in parts.items())
 
 
-def _must_be_canonical(tree: Json) -> None:
-    """Raise `ArgumentError` for a tree that `canonical.encode` could not write, but without the classes it names."""
-    named, items = fields_of(tree), items_of(tree)
-    match tree:
-        case {"$tuple": list()} | {"$enum": [str(), str()]} | {"$dataclass": [str(), dict()]} if len(tree) == 1:
-            pass
-        case {"$dict": dict(body)} if len(tree) == 1 and any(name.startswith("$") for name in body):
-            pass
-        case {"$model": [str(), dict(own), *rest]} if len(tree) == 1 and named is not None:
-            _must_be_a_model(own, rest)
-        case {"$model": [str(), dict(), dict()]} if len(tree) == 1:
-            raise errors.ArgumentError("a value", "has a name twice, or an unknown part")
-        case dict() if any(name.startswith("$") for name in tree):
-            tag = tag_in(tree)
-            if tag not in TAGS:
-                raise errors.ArgumentError("a value", "has an unknown or malformed tag")
-            try:
-                TAGS[tag].value(tree[tag])
-            except Unfit as unfit:
-                raise errors.ArgumentError("a value", str(unfit)) from None
-        case _:
-            pass
-    for part in [*(named or {}).values(), *(items or ())]:
-        _must_be_canonical(part)
+class _Reader(Reader):
+    """Reads a tree in which classes are named that only the program has; values of those stay as they are."""
 
+    def _class(self, name: str) -> type:  # noqa: ARG002  any
+        return object
 
-def _must_be_a_model(own: dict[str, Json], rest: list[Json]) -> None:
-    more = rest[0] if rest else {}
-    if isinstance(more, dict) and bool(rest) is bool(more):
-        unset, private = more.get("unset", []), more.get("private", {})
-        is_ordered = [*more] == [name for name in ("extra", "private", "unset") if more.get(name)]
-        names = [name for name in unset if isinstance(name, str) and name in own] if isinstance(unset, list) else [""]
+    def _member(self, cls: type, name: str) -> object:  # noqa: ARG002
+        return name
+
+    def _dataclass(self, cls: type, tree: dict[str, Json]) -> object:  # noqa: ARG002
+        return self.fields(tree)
+
+    def _model(self, cls: type, tree: dict[str, Json], rest: dict[str, Json]) -> object:  # noqa: ARG002
+        named = fields_of({"$model": ["", tree, rest]} if rest else {"$model": ["", tree]})
+        if named is None:
+            self.refuse("has a name twice, or an unknown part")
+        unset, private = rest.get("unset", []), rest.get("private", {})
+        is_ordered = [*rest] == [name for name in ("extra", "private", "unset") if rest.get(name)]
+        names = [name for name in unset if isinstance(name, str) and name in tree] if isinstance(unset, list) else [""]
         are_private = isinstance(private, dict) and all(name.startswith("_") for name in private)
-        if is_ordered and are_private and names == unset == sorted(names):
-            return
-    raise errors.ArgumentError("a value", "has a malformed $model")
+        if not (is_ordered and are_private and names == unset == sorted(names)):
+            self.refuse("has a malformed $model")
+        return self.fields(named)
 
 
 def _refuse(reason: str) -> NoReturn:
