@@ -404,8 +404,6 @@ class Definition:
         gate = self.gate
         if gate.redactor is not None:
             return plain(redaction.shown_by(gate.redactor, dict(arguments)))
-        if all([isinstance(value, _FLAT) for value in arguments.values()]):  # noqa: C419  a generator takes twice as long
-            return cast("dict[str, Any]", gate.redaction.mask(dict(arguments)))
         try:
             tree = canonical.load(canonical.encode(dict(arguments)).text)
         except ArgumentError:
@@ -413,7 +411,6 @@ class Definition:
         return cast("dict[str, Any]", canonical.display(cast("Any", gate.redaction.mask(tree))))
 
 
-_FLAT = (str, int, float, bool, type(None))
 _IS_PLAIN: dict[Any, Callable[[Any], bool]] = {
     str: str.isascii, bool: lambda _: True, int: lambda value: value.bit_length() < 64
 }  # fmt: skip
