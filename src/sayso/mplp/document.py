@@ -6,25 +6,25 @@ schemas. A plan's status follows from decisions and starts, and cannot be assign
 Two calls are held to represent targets: they are what a reviewer sees and what a start runs. A plan is held as
 `carry_out_plan(title, objective, steps)`, with its steps in the protocol's JSON, so reviewers read and edit it like any
 other arguments. Every other target is held as `use_target(target_type, target_id, reason)`. The run id names the
-target, and the arguments must match it. `sayso.model.edit` validates edits. A start runs the action given to
-`running_as` with the approved target.
+target, and the arguments must match it. `sayso.model.edit` validates edits. A start runs the action given to `gate_for`
+with the approved target.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum, StrEnum
-from functools import wraps
+from functools import update_wrapper
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, NotRequired, Self, TypedDict, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from sayso import clock
 from sayso.errors import ArgumentError
+from sayso.gates.captured import ENTERED
 from sayso.gates.options import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL
@@ -405,7 +405,6 @@ class Decision(Part):
 
 
 _Text = Annotated[str, Field(min_length=1)]
-_running: ContextVar[Callable[[dict[str, Any]], Any] | None] = ContextVar("sayso_mplp_running", default=None)
 
 
 # The name is part of the call's schema, whose digest every recorded request of a plan has.
@@ -420,43 +419,31 @@ class Step(TypedDict):
     order_index: NotRequired[Annotated[int, Field(ge=0)] | None]
 
 
-def carry_out_plan(title: _Text, objective: _Text, steps: Annotated[list[Step], Field(min_length=1)]) -> Any:
+_ONLY_START = "only sayso.mplp.start starts this call; nothing was done"
+
+
+def carry_out_plan(title: _Text, objective: _Text, steps: Annotated[list[Step], Field(min_length=1)]) -> Any:  # noqa: ARG001  for its signature
     """Carry out a plan, once."""
-    return _run_action({"title": title, "objective": objective, "steps": steps})
+    raise RuntimeError(_ONLY_START)
 
 
-def use_target(target_type: TargetType, target_id: str, reason: str | None = None) -> Any:
+def use_target(target_type: TargetType, target_id: str, reason: str | None = None) -> Any:  # noqa: ARG001  the same
     """Use a target of the protocol, once."""
-    return _run_action({"target_type": target_type, "target_id": target_id, "reason": reason})
+    raise RuntimeError(_ONLY_START)
 
 
-def _run_action(arguments: dict[str, Any]) -> Any:
-    action = _running.get()
-    if action is None:
-        raise RuntimeError("only sayso.mplp.start starts this call; nothing was done")
-    return action(arguments)
+def gate_for(tool: str, action: Callable[..., Any] | None = None, **options: Any) -> Gate:
+    """Return the gate of one of the two calls.
 
-
-@contextmanager
-def running_as(action: Callable[[dict[str, Any]], Any]) -> Generator[None]:
-    """Make the two calls run this action inside the block, in this task only."""
-    token = _running.set(action)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # a coroutine may be closed in another context
-            _running.reset(token)
-
-
-def gate_for(tool: str, *, is_async: bool = False, **options: Any) -> Gate:
-    """Return the gate of one of the two calls; `options` are those of `Gate`."""
+    Args:
+        action: What the call runs; it gets the arguments by name.
+        options: Those of `Gate`.
+    """
     function: Callable[..., Any] = carry_out_plan if tool == PLAN_TOOL else use_target
-
-    @wraps(function)  # with the same name and parameters, so that it is the same tool
-    async def awaited(**arguments: Any) -> Any:
-        return await function(**arguments)
-
-    return Gate(awaited if is_async else function, description=function.__doc__, **options)
+    if action is not None:
+        update_wrapper(action, function)  # the same name and parameters, so that it is the same tool
+        setattr(action, ENTERED, function)
+    return Gate(action or function, description=function.__doc__, **options)
 
 
 def target_of(call: Call) -> dict[str, Any]:

@@ -43,7 +43,6 @@ from sayso.mplp.document import (
     TargetType,
     gate_for,
     plan_with,
-    running_as,
 )
 from sayso.mplp.history import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
@@ -462,9 +461,7 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
         raise ConfirmRefusedError(
             stored.confirm.confirm_id, f"{request.id} belongs to a program, which starts it itself"
         )
-    gate = gate_for(request.call.tool, is_async=inspect.iscoroutinefunction(do))
-    with running_as(partial(_run_target, do, stored)):
-        attempt = yield from execute(gate, where, request)
+    attempt = yield from execute(gate_for(request.call.tool, _action_of(do, stored)), where, request)
     stored = yield StoreCall(find_confirm, where, request.id)
     if isinstance(target, Plan):
         target.update_from(stored.plan)
@@ -473,14 +470,24 @@ def start(target: Plan | Confirm, do: Callable[[Any], T], *, store: Store | str 
     return attempt.unwrap()
 
 
-def _run_target(do: Callable[[Any], Any], stored: StoredConfirm, arguments: dict[str, Any]) -> Any:
-    """Call `do` with the approved target: the arguments of the started call, and the fields that cannot be edited."""
+def _action_of(do: Callable[[Any], Any], stored: StoredConfirm) -> Callable[..., Any]:
+    """Return a function that calls `do` with the approved target: the arguments, and the fields that are not edited."""
+    if inspect.iscoroutinefunction(do):
+
+        async def awaited(**arguments: Any) -> Any:
+            return await do(_approved_target(stored, arguments))
+
+        return awaited
+    return lambda **arguments: do(_approved_target(stored, arguments))
+
+
+def _approved_target(stored: StoredConfirm, arguments: dict[str, Any]) -> Plan | Confirm:
     confirm = stored.confirm
     if confirm.target_type is not TargetType.PLAN:
         if not documents.is_about(arguments, confirm.target_type, confirm.target_id):
             problem = f"what was approved is not the submitted {confirm.target_type} {confirm.target_id}"
             raise errors.AlteredRequestError(stored.last.id, problem)
-        return do(confirm.model_copy(update={"reason": arguments.get("reason")}))
+        return confirm.model_copy(update={"reason": arguments.get("reason")})
     plan = plan_with(stored.plan, arguments).model_copy(update={"status": PlanStatus.IN_PROGRESS})
     plan.export()
-    return do(plan)
+    return plan
