@@ -29,7 +29,7 @@ from sayso.model.request import State
 from sayso.server.metrics import observe
 from sayso.stores import processes
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import ScriptedReviewer, sample_call
 from tests.conftest import Clock
 from tests.support.acting import held

@@ -23,8 +23,8 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from sayso.testing.doubles import sample_edit, sample_question
 from sayso.testing.scene import ADA, BOB, Scene

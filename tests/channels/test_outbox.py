@@ -31,8 +31,8 @@ from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import Record
 from sayso.testing import Clock, frozen_clock, sample_call, sample_question
 from tests.support.acting import held
 

@@ -11,7 +11,7 @@ import pytest
 from sayso.channels.outbox import Delivery, due_at, due_mark
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Escalation
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import Clock, frozen_clock, sample_call
 
 HOUR = timedelta(hours=1)

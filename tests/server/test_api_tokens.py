@@ -34,9 +34,9 @@ from sayso.server.app import endpoints
 from sayso.server.auth.sign_in import SignIn
 from sayso.server.auth.tokens import CHAIN, Tokens
 from sayso.stores.base import Store
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_transaction import SqliteTransaction
-from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.browsing import BASE, Browser, browser

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 import sayso
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from tests.conftest import Clock
 from tests.support.acting import held, payer
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of

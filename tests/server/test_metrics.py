@@ -23,7 +23,7 @@ from sayso.server import create_app
 from sayso.server.auth.tokens import TokenKind, Tokens
 from sayso.server.metrics import TOKEN
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
 from tests.support.acting import held

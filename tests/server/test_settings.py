@@ -19,7 +19,7 @@ from sayso.server.auth.tokens import Tokens
 from sayso.server.pages import settings as settings_page
 from sayso.server.pages.settings import public_address
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.browsing import Browser, browser, fields_of, text_of

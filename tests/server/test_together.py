@@ -16,7 +16,7 @@ from sayso.model.request import MODEL_WORDS, State
 from sayso.model.reviewer import TOKENS, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer

@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record, RecordRow, record_of
+from sayso.stores.records import Record, RecordRow, record_of
 from tests.support.acting import held, payer
 from tests.support.browsing import BASE, Browser, browser, fields_of, text_of
 

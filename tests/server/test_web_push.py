@@ -35,7 +35,7 @@ from sayso.server.auth.sign_in import SignIn
 from sayso.server.language import choose_language, languages
 from sayso.server.web_push import DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.acting import held, state_of

@@ -28,8 +28,8 @@ from sayso.server.writer import Writer
 from sayso.server.writer import _Job as writer_job
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from tests.conftest import Clock
 from tests.support.serving import new_token, serving

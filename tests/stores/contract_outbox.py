@@ -14,7 +14,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing.doubles import sample_call
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 

@@ -42,8 +42,9 @@ from sayso.stores.http import HttpStore
 from sayso.stores.http_messages import Changes, Get, GetRun, Journal, Note, Start, TakeRun, Wait
 from sayso.stores.http_transport import encoded
 from sayso.stores.memory import MemoryStore
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import LEASE, Record, waiting_kind
+from sayso.stores.transaction import LEASE, waiting_kind
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
 from sayso.view import card

@@ -24,8 +24,8 @@ from sayso.server.auth.tokens import CHAIN
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.stores.memory import MemoryStore
+from sayso.stores.records import RecordRow
 from sayso.stores.sqlite import SqliteStore
-from sayso.stores.transaction import RecordRow
 from sayso.testing.contract_records import EvidenceContract, RecordContract
 from tests.stores.contract_grants import AlteredRecordContract, BudgetContract
 from tests.stores.full_contract import FullContract

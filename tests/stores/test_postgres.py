@@ -25,7 +25,7 @@ from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
 from sayso.stores.processes import Lease
-from sayso.stores.transaction import Record, row_of_record
+from sayso.stores.records import Record, row_of_record
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
 from tests.support import postgres as servers

@@ -24,7 +24,7 @@ from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 from sayso.testing import sample_call
 from tests.support.tcp_proxy import Proxy
 

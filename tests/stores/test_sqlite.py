@@ -33,10 +33,10 @@ from sayso.model.reviewer import Identity
 from sayso.stores import sqlite_file
 from sayso.stores.base import Filter, Store, Transaction
 from sayso.stores.codec import RequestRow
+from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore, _Op
 from sayso.stores.sqlite_file import newest_schema
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
-from sayso.stores.transaction import Record
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, outcomes_of, refusal
 from tests.support.evidence import as_somebody_with_the_file

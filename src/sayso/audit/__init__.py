@@ -22,8 +22,8 @@ from sayso.model.journal import KINDS, Entry, Head, RowDigests, Trail, chained, 
 from sayso.stores.base import Store
 from sayso.stores.grants import KINDS as RECORDS
 from sayso.stores.grants import chain_of, digest_in
+from sayso.stores.records import digest_of, records_in, row_of_record
 from sayso.stores.review import rows_of
-from sayso.stores.transaction import digest_of, records_in, row_of_record
 
 __all__ = ["Break", "Entry", "ExpectedRow", "Verified", "entries", "row_problem", "verify"]
 

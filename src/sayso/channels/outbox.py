@@ -30,7 +30,8 @@ from sayso.model.request import Request, State
 from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.processes import Lease
-from sayso.stores.transaction import Record, delivery_kind, records_in
+from sayso.stores.records import Record, records_in
+from sayso.stores.transaction import delivery_kind
 
 LEASE = timedelta(minutes=2)
 """How long a deliverer has to send a message before another one may send it again."""

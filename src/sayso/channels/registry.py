@@ -24,8 +24,9 @@ from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM
 from sayso.model.text import escape
 from sayso.stores.base import Filter, Store
+from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
-from sayso.stores.transaction import CHANNEL, Record, delivery_kind, records_in
+from sayso.stores.transaction import CHANNEL, delivery_kind
 from sayso.view.document import moment
 from sayso.view.summary import name_of, time_left, token
 

@@ -36,7 +36,8 @@ from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import CHANNEL, records_in
+from sayso.stores.records import records_in
+from sayso.stores.transaction import CHANNEL
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import card
 from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, short, time_left, token

@@ -36,7 +36,7 @@ from sayso.server.api.problems import Problem
 from sayso.server.context import settings_of
 from sayso.server.protection import Rate, read_bytes
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 
 _KNOWN = ("issuer", "reviewers", "roles", "secret_env")
 _RECORD = "seen"

@@ -24,7 +24,7 @@ from sayso import errors
 from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, Language, later, say, spoken
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 
 _FOLDER, _SCRIPTS = Path(__file__).parent / "catalogues", Path(__file__).parent / "static"
 _KIND, _MOST_ASKED, _LONGEST = "language", 20, 400

@@ -37,7 +37,8 @@ from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
 from sayso.server.language import language_of, languages
 from sayso.stores.base import Store
-from sayso.stores.transaction import CHANNEL, Record, records_in
+from sayso.stores.records import Record, records_in
+from sayso.stores.transaction import CHANNEL
 from sayso.view import card
 from sayso.view.summary import RISKS, name_of, time_left, token
 

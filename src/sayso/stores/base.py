@@ -23,8 +23,9 @@ from sayso import errors
 from sayso.stores.filter import Filter, Page
 from sayso.stores.grants import GrantVerbs
 from sayso.stores.program import ProgramStore, RequestStore, Unwatch
+from sayso.stores.records import RecordVerbs
 from sayso.stores.review import PeopleVerbs, ReviewStore
-from sayso.stores.transaction import ESCALATION, RESULT, RecordVerbs, Transaction
+from sayso.stores.transaction import ESCALATION, RESULT, Transaction
 
 __all__ = [
     "Filter",

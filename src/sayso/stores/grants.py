@@ -25,8 +25,9 @@ from sayso.model.journal import Entry, detail_of
 from sayso.model.lifecycle import Transition
 from sayso.model.request import Call, Decision, Request, State
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.stores import transaction
-from sayso.stores.transaction import Record, RecordVerbs, Transaction, record_of, row_of_record, verb
+from sayso.stores import records, transaction
+from sayso.stores.records import Record, RecordVerbs, record_of, row_of_record, verb
+from sayso.stores.transaction import Transaction
 
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
@@ -62,7 +63,7 @@ def digest_in(detail: str) -> str | None:
 def _put(tx: Transaction, record: Record, event: str, by: Identity, channel: str, detail: dict[str, Any]) -> None:
     row = row_of_record(record)
     tx.put_record(row)
-    detail = {**detail, "record": transaction.digest_of(row)}
+    detail = {**detail, "record": records.digest_of(row)}
     tx.note(chain_of(record.kind, record.key), event, by, channel, detail)
 
 
@@ -70,7 +71,7 @@ def _is_as_written(tx: Transaction, kind: str, key: str) -> bool:
     """Return whether a record, or its absence, matches the newest entry of its chain."""
     newest = tx.newest(chain_of(kind, key))  # first, because it blocks others who write both at the same moment
     row = tx.find_record(kind, key)
-    digest = None if row is None else transaction.digest_of(row)
+    digest = None if row is None else records.digest_of(row)
     return digest == (None if newest is None else digest_in(newest.detail))
 
 
@@ -357,7 +358,7 @@ class GrantVerbs(RecordVerbs):
         """Return the grants in force, newest first; with `ended`, also those that have ended."""
         now, found = clock.now(), list[Grant]()
         for kind in (GRANT, ENDED_GRANT) if ended else (GRANT,):
-            for record in transaction.records_in(self, kind):
+            for record in records.records_in(self, kind):
                 grant = Grant.from_body(record.key, record.body)
                 if grant.ended is None and now >= grant.until:
                     grant = replace(grant, ended="expired", ended_at=grant.until)
@@ -386,7 +387,7 @@ class GrantVerbs(RecordVerbs):
 
     def budgets(self) -> Iterator[BudgetUse]:
         """Yield each used account, with how much of it is used now, without writing."""
-        for record in transaction.records_in(self, BUDGET):
+        for record in records.records_in(self, BUDGET):
             takings = cast("list[list[Any]]", record.body.get("takings") or [])
             try:
                 budget = Budget(str(record.body.get("budget")))
@@ -413,7 +414,7 @@ class GrantVerbs(RecordVerbs):
         """In one transaction, allow starts again; return whether they were blocked."""
         if stop_in(tx) is None:
             return False
-        transaction.drop_if_there(tx, STOP, STOP)
+        records.drop_if_there(tx, STOP, STOP)
         tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
         return True
 

@@ -30,8 +30,8 @@ from sayso.stores.base import Filter, Page, Store
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
 from sayso.stores.processes import forget_after_fork
+from sayso.stores.records import RecordRow
 from sayso.stores.review import requests_in
-from sayso.stores.transaction import RecordRow
 from sayso.stores.watching import Bell, Watched
 
 T = TypeVar("T")

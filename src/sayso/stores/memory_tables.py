@@ -24,7 +24,7 @@ from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import Seal, altered, deleted, record_column
 from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
-from sayso.stores.transaction import RecordRow
+from sayso.stores.records import RecordRow
 
 Written = tuple[str, str, str | None, int | None]  # kind, key, stored body (None: dropped), due
 
@@ -175,7 +175,7 @@ class Tables(ABC):
         return None if row is None else self._opened(row)
 
     def find_records(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
-        """Return records; see `sayso.stores.transaction.RecordVerbs.records`."""
+        """Return records; see `sayso.stores.records.RecordVerbs.records`."""
         rows = self.records.get(kind, {}).values()
         if due_by is None:
             found = heapq.nsmallest(limit, (row for row in rows if row.key > after), key=lambda row: row.key)

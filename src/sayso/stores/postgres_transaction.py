@@ -26,8 +26,9 @@ from sayso.stores.codec import ASKED_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.postgres_connection import Connection, translated
 from sayso.stores.postgres_database import LOCK, SELECTS
+from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlTransaction, Stale, StoredRun, stored_run
-from sayso.stores.transaction import CHANNEL, SILENT, RecordRow
+from sayso.stores.transaction import CHANNEL, SILENT
 
 T = TypeVar("T")
 _REMEMBERED = 512

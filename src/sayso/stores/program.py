@@ -18,11 +18,12 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
-from sayso.stores import processes, transaction
+from sayso.stores import processes, records, transaction
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, stop_in, take
-from sayso.stores.transaction import Record, Transaction, changed, changed_if_any, row_of_record, save, update, verb
+from sayso.stores.records import Record, row_of_record, verb
+from sayso.stores.transaction import Transaction, changed, changed_if_any, save, update
 
 T = TypeVar("T")
 Unwatch = Callable[[], None]
@@ -56,7 +57,7 @@ def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     span = None if execution is None else processes.lease_of(execution.worker)
     if execution is None or span is None or now < execution.started_at + span / 4:  # renewals begin after half
         return
-    transaction.drop_if_there(tx, transaction.LEASE, request.id)
+    records.drop_if_there(tx, transaction.LEASE, request.id)
 
 
 def _resolved(tx: Transaction, request_id: str, outcome: Outcome | None, **options: Any) -> Request | errors.SaysoError:
@@ -165,7 +166,7 @@ class RequestStore(ABC):
 
         def renewal() -> Record | None:
             row = tx.find_record(transaction.LEASE, request_id)
-            return None if row is None else transaction.record_of(row)
+            return None if row is None else records.record_of(row)
 
         change = change_due(request, now, renewal, gone)
         if change is None:

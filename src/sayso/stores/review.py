@@ -20,10 +20,11 @@ from sayso.model.request import Call, Decision, Request, State, without_secrets
 from sayso.model.reviewer import Delegation, Identity, folded
 from sayso.model.run import RunState
 from sayso.model.teamwork import mentions_in
-from sayso.stores import transaction
+from sayso.stores import records, transaction
 from sayso.stores.filter import Filter, Page
 from sayso.stores.program import RequestStore
-from sayso.stores.transaction import Record, RecordVerbs, Transaction, changed, drop_if_there, row_of_record, verb
+from sayso.stores.records import Record, RecordVerbs, drop_if_there, row_of_record, verb
+from sayso.stores.transaction import Transaction, changed
 
 _PAGE, _REQUESTS = 1000, 500
 
@@ -235,7 +236,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
         if isinstance(after, errors.SaysoError):
             return after
         # A comment by the person who stands in counts for the one who is away, who still finds the mention themselves.
-        names = {name for one in (by, *transaction.stood_in_for(tx, by, tx.now())) for name in one.names}
+        names = {name for one in (by, *records.stood_in_for(tx, by, tx.now())) for name in one.names}
         for kind in map(_mentioned, sorted(names)):
             row = tx.find_record(kind, request_id)
             if row is not None:  # people of several issuers may share a name
@@ -278,7 +279,7 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
     def voters(self) -> dict[str, frozenset[str]]:
         """Return the pending requests that need further people, and who has approved each, as folded identities."""
         now = self.now()
-        found = transaction.records_in(self, transaction.VOTED)
+        found = records.records_in(self, transaction.VOTED)
         return {one.key: frozenset(map(str, one.body["by"])) for one in found if one.due is not None and now < one.due}
 
     # -- away --------------------------------------------------------------------------------------------------
@@ -301,17 +302,17 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
         body: dict[str, Any] = {
             "by": [by.issuer, by.subject], "to": [to.issuer, to.subject], "since": clock.microseconds(now),
         }  # fmt: skip
-        tx.put_record(row_of_record(Record(transaction.AWAY, by.folded, body, until)))
+        tx.put_record(row_of_record(Record(records.AWAY, by.folded, body, until)))
         tx.note(_delegation_chain(by), "delegated", by, channel, {"to": to.qualified, "until": clock.written(until)})
         return Delegation(by, to, now, until)
 
     @verb
     def end_delegation(tx: Transaction, by: Identity, *, channel: str) -> bool:
         """In one transaction, end a person's delegation; return whether it was in force."""
-        row = tx.find_record(transaction.AWAY, by.folded)
+        row = tx.find_record(records.AWAY, by.folded)
         if row is None:
             return False
-        tx.drop_record(transaction.AWAY, by.folded)
+        tx.drop_record(records.AWAY, by.folded)
         counted = row.due is not None and clock.microseconds(tx.now()) < row.due
         if counted:
             tx.note(_delegation_chain(by), "delegation_ended", by, channel, {})
@@ -323,8 +324,8 @@ class PeopleVerbs(RecordVerbs, ReviewStore):
 
     def delegations(self) -> list[Delegation]:
         """Return the delegations in force, ordered by their end; altered records are left out."""
-        rows = self._record_rows(transaction.AWAY, None, "", transaction.MOST_DELEGATIONS)
-        return sorted(transaction.in_force(rows, self.now()), key=lambda one: (one.until, one.by.folded))
+        rows = self._record_rows(records.AWAY, None, "", records.MOST_DELEGATIONS)
+        return sorted(records.in_force(rows, self.now()), key=lambda one: (one.until, one.by.folded))
 
     def stood_in_for(self, who: Identity) -> list[Identity]:
         """Return the people for whom somebody stands in now."""
@@ -377,7 +378,7 @@ def _owe(tx: Transaction, request: Request, event: str, by: Identity, is_meant: 
     Nobody is notified of their own action. Each message is a delivery beside that of the request.
     """
     now = tx.now()
-    stand_ins = {one.to.folded: one.by for one in transaction.delegations(tx, now) if is_meant(one.by)}
+    stand_ins = {one.to.folded: one.by for one in records.delegations(tx, now) if is_meant(one.by)}
     for channel in tx.record_keys(transaction.CHANNEL):
         row = tx.find_record(transaction.CHANNEL, channel)
         if row is None or (request.channels and channel not in request.channels):
@@ -405,10 +406,10 @@ def _delegation_chain(who: Identity) -> str:
 
 
 def _drop_ended_delegations(tx: Transaction, before: datetime) -> int:
-    rows = [tx.find_record(transaction.AWAY, key) for key in tx.record_keys(transaction.AWAY)]
+    rows = [tx.find_record(records.AWAY, key) for key in tx.record_keys(records.AWAY)]
     old = [row for row in rows if row is not None and row.due is not None and row.due < clock.microseconds(before)]
     for row in old:
-        tx.drop_record(transaction.AWAY, row.key)
+        tx.drop_record(records.AWAY, row.key)
     return len(old)
 
 
@@ -435,9 +436,9 @@ def _answered_by(body: dict[str, Any]) -> frozenset[str]:
     return frozenset(map(str, cast("list[Any]", found))) if isinstance(found, list) else frozenset()
 
 
-def _body(row: transaction.RecordRow) -> dict[str, Any]:
+def _body(row: records.RecordRow) -> dict[str, Any]:
     try:
-        return transaction.record_of(row).body
+        return records.record_of(row).body
     except errors.StoreCorruptError:
         return {}
 

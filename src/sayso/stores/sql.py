@@ -34,7 +34,7 @@ from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, altered, deleted, legible, record_column, sealed, step_column
 from sayso.stores.filter import NOT_DECIDED, Filter, Page, RunFilter, read_cursor
 from sayso.stores.grants import CHAIN, STOP
-from sayso.stores.transaction import RecordRow
+from sayso.stores.records import RecordRow
 
 
 def none_of(kinds: Sequence[str]) -> str:

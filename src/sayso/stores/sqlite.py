@@ -24,6 +24,7 @@ from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, digests_of
 from sayso.stores.processes import forget_after_fork
+from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
 from sayso.stores.sqlite_transaction import (
@@ -37,7 +38,6 @@ from sayso.stores.sqlite_transaction import (
     SingleStatement,
     SqliteTransaction,
 )
-from sayso.stores.transaction import RecordRow
 from sayso.stores.watching import BUSY, Bell, Watched, Watcher
 
 _PAGE = 1000

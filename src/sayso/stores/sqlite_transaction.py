@@ -21,8 +21,9 @@ from sayso.model.reviewer import Identity
 from sayso.stores import codec
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
+from sayso.stores.records import RecordRow
 from sayso.stores.sql import Selects, SqlTransaction, Stale, none_of
-from sayso.stores.transaction import CHANNEL, RecordRow
+from sayso.stores.transaction import CHANNEL
 
 # Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")

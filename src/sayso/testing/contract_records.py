@@ -26,7 +26,7 @@ from sayso.stores import processes
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.processes import Lease
-from sayso.stores.transaction import Note, Record
+from sayso.stores.records import Note, Record
 from sayso.testing.doubles import sample_call
 from sayso.testing.scene import ADA, Scene, outcomes_of, refusal
 

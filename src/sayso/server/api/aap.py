@@ -46,7 +46,8 @@ from sayso.server.events import until_changed
 from sayso.server.protection import read_bytes
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Store
-from sayso.stores.transaction import SUBMISSION, Record
+from sayso.stores.records import Record
+from sayso.stores.transaction import SUBMISSION
 
 __all__ = ["Webhooks", "error", "router"]
 

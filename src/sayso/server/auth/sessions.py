@@ -31,7 +31,7 @@ from sayso import clock, errors
 from sayso.model.ids import new_token
 from sayso.model.reviewer import LOCAL, Reviewer
 from sayso.stores.base import Store
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 
 _SHORTEST_SECRET = 32
 

@@ -31,7 +31,8 @@ from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.text import say
 from sayso.server.auth.sessions import IDLE, RECORD
 from sayso.stores.base import Filter, Store
-from sayso.stores.transaction import CHANNEL, Note, Record, records_in
+from sayso.stores.records import Note, Record, records_in
+from sayso.stores.transaction import CHANNEL
 
 TokenKind = Literal["ask", "review", "admin"]
 KINDS: tuple[TokenKind, ...] = get_args(TokenKind)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from sayso import errors
 from sayso.model.text import escape, later, say, storable
 from sayso.server.context import RequestContext, redirect
-from sayso.stores.transaction import Record
+from sayso.stores.records import Record
 
 FILTERS = (
     "q", "state", "kind", "tool", "run", "risk", "mine", "assigned", "mentions", "snoozed", "voted", "agent", "by",
