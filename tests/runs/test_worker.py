@@ -396,6 +396,35 @@ async def test_a_store_that_fails_is_tried_again_after_pauses(
     await going
 
 
+@pytest.mark.parametrize(("verb", "after"), [("save_run", "paused"), ("ask", "paused"), ("finish", "unknown")])
+def test_a_store_that_fails_within_a_step_ends_no_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch, verb: str, after: str
+) -> None:
+    def failing(*_: Any, **__: Any) -> Any:
+        raise errors.StoreUnavailableError("away")
+
+    @sayso.gate(wait="raise")
+    def ship(amount: int) -> str:
+        return "shipped"
+
+    def note(pay: str) -> str:
+        return f"noted: {pay}"
+
+    def book(note: str) -> str:
+        return ship(1)
+
+    flow = Workflow(name="flow").step(gated()).step(Tool(note)).step(Tool(book))
+    output = started(flow, amount=1)
+    approve(output)
+    with monkeypatch.context() as away:
+        away.setattr(type(store), verb, failing)
+        assert endings(asyncio.run(work(flow))) == ["retry"]
+    processes.forget()  # whoever made the call whose end was not recorded, is gone
+    store.settle(ids(output)[0], gone=processes.current())
+    assert endings(asyncio.run(work(flow))) == [after]
+    assert state(store, output) is RunState.PAUSED
+
+
 def test_pauses_grow_to_a_minute() -> None:
     pauses = [worker._pause_after(n) for n in range(1, 40)]
     assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]

@@ -9,8 +9,8 @@ too (`NestedCalls`), so that a handler that runs again gets their results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from sayso.stores.base import ProgramStore
 
 _SUCCESS = RunStatus(code="success")
 _REASONS = {
+    errors.OutcomeNotRecordedError: "store_failed",
     errors.PolicyError: "approval_policy_error",
     errors.StoreError: "store_failed",
     errors.StartRefusedError: None,
@@ -51,6 +52,18 @@ call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None
 """The worker's function that waits for a slot for a tool call, by the tool's name."""
 
 
+@contextmanager
+def _halting() -> Generator[None]:
+    """Let an error of the store, a rule or a start stop the run, which can be resumed: no handler has failed."""
+    try:
+        yield
+    except errors.SaysoError as error:
+        reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
+        if not reasons:
+            raise
+        raise Halt("error", reasons[0], str(error), error) from error
+
+
 async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
     """Execute one step, and return its value.
 
@@ -61,7 +74,8 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
     """
     known = step.history.known.get(step.place)
     if known is not None and "status" in known:
-        known = await _confirmed(step, known)
+        with _halting():
+            known = await _confirmed(step, known)
         if "status" in known:
             return _repeated(step, known)
     limit = call_limit.get() if step.runnable.kind == "tool" else None
@@ -70,7 +84,8 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         step.emit_start()
         token = current_context.set(step)
         try:
-            value = await _value(step, given, None if known is None else known.get("waits"))
+            with _halting():
+                value = await _value(step, given, None if known is None else known.get("waits"))
         except Halt as halt:
             step.emit_end(halt.status, halt.output, halt.error)
             raise
@@ -94,7 +109,8 @@ async def _save_end(step: StepContext, status: RunStatus, error: Body | None = N
     if "status" not in step.history.known.get(step.place, ()):
         step.record(status, value=value, error=error)
         if not step.is_outermost:
-            await step.history.save()
+            with _halting():
+                await step.history.save()
 
 
 def _repeated(step: StepContext, known: Body) -> Any:
@@ -178,11 +194,6 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
         raise (await record_started_call(step, error)) from error
     except (errors.ArgumentError, errors.AskRefusedError, errors.CallFailedError) as error:
         raise Failed(type(error).__name__, str(error)) from error
-    except errors.SaysoError as error:
-        reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
-        if not reasons:
-            raise
-        raise Halt("error", reasons[0], str(error), error) from error
 
 
 async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
@@ -377,8 +388,8 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
-        case errors.OutcomeUnknownError() as unknown:  # from a function that the handler called, here and below
-            raise unknown
+        case errors.OutcomeUnknownError() | errors.OutcomeNotRecordedError() | errors.StoreError() as fault:
+            raise fault  # from a function that the handler called, as also below
         case error if isinstance(error, step.runnable.gate.suspends):
             message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
             raise Halt("cancelled", "suspended", message) from error
