@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 import traceback
+from contextlib import ExitStack
 
 from tests.simulation.kernel import simulated
 from tests.simulation.network import wired
@@ -19,12 +20,18 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     named = {kind.__name__: kind for kind in SCENES}
-    parser.add_argument("--scene", choices=sorted(named), help="play all seeds as this kind of schedule")
+    choices = [*sorted(named), "database"]
+    parser.add_argument("--scene", choices=choices, help="play all seeds as this kind of schedule")
     options = parser.parse_args()
-    scene = named.get(options.scene)
+    scene, more = named.get(options.scene), ExitStack()
+    if options.scene == "database":  # it needs a server, and is not among the others
+        from tests.simulation.database import database, on_database
+
+        scene = database
+        more.enter_context(on_database())
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.schedules)
     began, done, faults = time.process_time(), 0, 0
-    with simulated() as use, wired():
+    with more, simulated() as use, wired():
         for seed in seeds:
             played = play(seed, use, scene)
             done, faults = done + 1, faults + len(played.faults)

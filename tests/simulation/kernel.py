@@ -30,7 +30,18 @@ from sayso.stores import http, http_transport, jsonl, jsonl_file, processes
 from sayso.stores.watching import Bell
 from tests.simulation.disk import Disk, FakeOs
 
-__all__ = ["LEASE_SECONDS", "BrokenPromiseError", "Killed", "Machine", "Process", "World", "simulated"]
+__all__ = [
+    "LEASE_SECONDS",
+    "BrokenPromiseError",
+    "Killed",
+    "Lock",
+    "Machine",
+    "Process",
+    "Time",
+    "World",
+    "here",
+    "simulated",
+]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _MOST_STEPS = 3_000
@@ -323,12 +334,17 @@ class World:
 _world: World | None = None
 
 
+def here() -> World | None:
+    """Return the schedule that is played."""
+    return _world
+
+
 def _here() -> World:
     assert _world is not None
     return _world
 
 
-class _Time:
+class Time:
     """What stands for the module `time`."""
 
     monotonic = staticmethod(lambda: _here().now)
@@ -374,7 +390,7 @@ class _PerProcess(MutableMapping[Any, Any]):
         return len(self._own())
 
 
-class _Lock:
+class Lock:
     """What stands for a lock that is held while others have their turn."""
 
     def __init__(self) -> None:
@@ -441,17 +457,17 @@ def simulated() -> Generator[Callable[[World | None], None]]:
     with ExitStack() as undo:
         undo.enter_context(clock.use(lambda: _here().instant()))
         for module in (http_transport, jsonl_file, held, wait, run_worker, http):
-            undo.enter_context(mock.patch.object(module, "time", _Time))
+            undo.enter_context(mock.patch.object(module, "time", Time))
         for target, name, new in (
             (ids, "os", SimpleNamespace(urandom=_random_bytes)),
             (processes, "current", _current),
             (processes, "_exists", _exists),
             (processes, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
             (processes, "daemon_thread", _started),
-            (processes, "monotonic", _Time.monotonic),
+            (processes, "monotonic", Time.monotonic),
             (processes, "_keepers", _PerProcess(dict)),
             (wait, "_waits", _PerProcess(Counter)),
-            (jsonl, "threading", SimpleNamespace(Lock=_Lock)),
+            (jsonl, "threading", SimpleNamespace(Lock=Lock)),
             (processes, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),

@@ -32,7 +32,7 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
         world, rng = self.world, self.world.rng
         if rng.random() < 0.5:
             registry.register(self.store(), [Inbox(self)], by="program")
-            self.machine.disk.files[STORE].sync()
+            self.sync()
             world.start(self.machine, "deliverer", self.deliverer())
         jobs = [self.new_job(n) for n in range(1 if rng.random() < 0.7 else 2)]
         for n, job in enumerate(jobs):
@@ -40,6 +40,10 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
                 name = f"program{n}{'ab'[twin]}"
                 world.start(self.machine, name, self.program(name, job, self.store), takes_interrupts=True)
         self.start_reviewers(jobs)
+
+    def sync(self) -> None:
+        """Let no power cut take away what was written before anybody began."""
+        self.machine.disk.files[STORE].sync()
 
     def start_reviewers(self, jobs: list[Job]) -> None:
         """Begin as many reviewers as are needed."""
