@@ -122,6 +122,33 @@ def verbs(here: HttpStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sent
 
 
+@pytest.mark.parametrize("is_verified", [False, True], ids=["returned", "verified"])
+def test_a_result_that_makes_a_message_too_large_is_not_kept_and_the_call_is_done(
+    here: HttpStore, there: Store, *, is_verified: bool
+) -> None:
+    value = '"' * 500_000  # within the megabyte that is kept, and twice as large in a message
+
+    verify = (lambda: sayso.Happened(value)) if is_verified else None
+
+    @sayso.gate(wait="raise", store=here, name="refund", key="{amount}", verify=verify)
+    def refund(amount: int) -> str:
+        if is_verified:
+            raise TimeoutError
+        return value
+
+    with sayso.run("order-4721"):
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            refund(90)
+        person(there).approve(held.value.confirmation_id)
+        if is_verified:
+            with pytest.raises(TimeoutError):
+                refund(90)
+        assert refund(90) == value
+        with pytest.raises(errors.ValueNotKeptError, match="larger than a server takes"):
+            refund(90)
+    assert there.get(held.value.confirmation_id).state is State.DONE
+
+
 def test_a_call_that_comes_back_later_costs_four_round_trips(there: Store, verbs: list[str]) -> None:
     @sayso.gate(wait="raise", name="refund")
     def refund(amount: int) -> str:

@@ -47,6 +47,7 @@ from sayso.channels.settings import LOOPBACK
 from sayso.server.api.problems import Problem
 from sayso.server.auth.sessions import TokenSigner
 from sayso.stores.base import Store
+from sayso.stores.http_messages import LARGEST
 
 HEADERS = {
     "content-security-policy": (
@@ -354,7 +355,7 @@ def config(app: Any, limits: Limits, **options: Any) -> Config:
     return Config(app, http=http, ws="none", loop=loop, backlog=_BACKLOG, **options)
 
 
-MAX_BODY = 2_000_000
+MAX_BODY = LARGEST
 _BODY_TIMEOUT = 30.0
 
 

@@ -28,7 +28,15 @@ from sayso.stores import http_messages as messages
 from sayso.stores import processes
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.filter import RunFilter, read_cursor
-from sayso.stores.http_transport import BROKEN, AnswerLostError, LaterError, Transport, beginning_run, jittered
+from sayso.stores.http_transport import (
+    BROKEN,
+    AnswerLostError,
+    LaterError,
+    Transport,
+    beginning_run,
+    encoded,
+    jittered,
+)
 from sayso.stores.processes import forget_after_fork
 from sayso.stores.records import RecordRow
 from sayso.stores.review import requests_in
@@ -137,9 +145,9 @@ class HttpStore(Watched, Store):
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
         try:
-            return self._request(
+            return self._request(_fitting(
                 messages.Finish.of(request_id=request_id, token=token, outcome=_sendable(outcome), update=saved)
-            )  # fmt: skip
+            ))  # fmt: skip
         except errors.StartRefusedError as refusal:
             if not isinstance(refusal.__cause__, AnswerLostError):
                 raise
@@ -159,9 +167,9 @@ class HttpStore(Watched, Store):
         if roles is not None or force:
             _people_decide()
         found = None if outcome is None else _sendable(outcome)
-        return self._request(
+        return self._request(_fitting(
             messages.Verify.of(request_id=request_id, happened=happened, token=token, outcome=found)
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def note(self, run_id: str, event: str, by: Identity, detail: dict[str, Any]) -> None:
         with beginning_run(run_id):
@@ -334,6 +342,18 @@ def _sendable(outcome: Outcome) -> Outcome:
     if outcome.kept is not None or outcome.not_kept is not None:
         kept, why = keepable(outcome)
     return outcome._replace(error=storable(outcome.error), kept=kept, not_kept=why)
+
+
+def _fitting(message: messages.Finish | messages.Verify) -> messages.Finish | messages.Verify:
+    """Return a message without the result to keep if a server would refuse it: that the call is done must be recorded.
+
+    A message escapes each quote and backslash of the result once more.
+    """
+    outcome = message.outcome
+    if outcome is None or outcome.kept is None or len(encoded(message)) <= messages.LARGEST:
+        return message
+    outcome = outcome._replace(kept=None, not_kept="a message with it is larger than a server takes")
+    return message.model_copy(update={"outcome": outcome})
 
 
 def _people_decide() -> NoReturn:

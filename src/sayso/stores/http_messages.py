@@ -25,6 +25,9 @@ from sayso.stores.filter import Filter, RunFilter
 LONGEST_WAIT = 30.0
 """Seconds; proxies close a connection that is silent for a minute."""
 
+LARGEST = 2_000_000
+"""Bytes of a message that a server takes."""
+
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 OptionalName = Annotated[str | None, Field(min_length=1, max_length=500)]
 Holder = Annotated[str, Field(min_length=1, max_length=600)]
