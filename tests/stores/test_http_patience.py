@@ -111,6 +111,37 @@ def test_a_server_that_says_later_is_asked_again_when_it_says_so(there: Store, h
     assert 59 <= third <= 118  # a limit is no absence: it is waited for longer than the patience of a minute
 
 
+@pytest.mark.parametrize("status", [408, 500, 520, 524])
+def test_an_answer_that_a_proxy_replaced_by_a_page_of_its_own_is_asked_for_again(
+    there: Store, hours: Hours, status: int
+) -> None:
+    replaced: list[str] = []
+
+    def replacing(app: Any) -> Any:
+        async def answer(scope: Any, receive: Any, send: Any) -> None:
+            async def sent(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    await send({**message, "status": status, "headers": [(b"content-length", b"6")]})
+                else:
+                    await send({"type": "http.response.body", "body": b"<html>"})
+
+            is_new = scope["path"] not in replaced
+            replaced.append(scope["path"])
+            await app(scope, receive, sent if is_new else send)
+
+        return answer
+
+    with serving(store=there) as server:
+        here = HttpStore(server.url, new_token(there))
+        server.app = replacing(server.app)
+        request = here.ask(sample_call())
+        Review(there, reviewer="ada").approve(request.id)
+        assert here.start(request.id, "t").state is State.RUNNING
+        assert here.finish(request.id, "t", Outcome("done")).state is State.DONE
+        here.close()
+    assert [replaced.count(f"/api/v1/program/{verb}") for verb in ("ask", "start", "finish")] == [2, 2, 2]
+
+
 def test_programs_that_were_put_off_together_do_not_come_back_together() -> None:
     assert len({http_transport.jittered(1.0) for _ in range(20)}) == 20
     assert all(0.5 <= http_transport.jittered(1.0) <= 1.5 for _ in range(100))

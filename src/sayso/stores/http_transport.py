@@ -120,7 +120,9 @@ def _instant(value: Any) -> Any:
 BROKEN = (OSError, HTTPException)
 """The exceptions of a broken connection."""
 
-_LATER = frozenset({429, 502, 503, 504})  # the server, or a proxy in front of it, may be retried
+# The server, or a proxy in front of it, may be retried. Proxies have further statuses of their own above 500, such as
+# 520 to 527.
+_LATER = frozenset({408, 429, 502, 503, 504})
 
 _API = "/api/v1/program"
 _TOO_MANY = 429
@@ -151,6 +153,11 @@ class _Answer(NamedTuple):
     status: int
     retry_after: float
     content: bytes
+
+    @property
+    def is_for_later(self) -> bool:
+        """Whether the same message may get another answer soon."""
+        return self.status in _LATER or (self.status >= 500 and not self.content.startswith(b"{"))
 
 
 class Transport:
@@ -234,10 +241,10 @@ class Transport:
                 # Without an answer the state is unknown; 429 means that the server is up and did nothing.
                 until = began + (slowed if answer.status == _TOO_MANY else patience)
                 # A 429 without a time is about too many pending requests, not about too many messages.
-                is_for_later = answer.status in _LATER and (answer.status >= 500 or answer.retry_after > 0)
+                is_for_later = answer.is_for_later and (answer.status != _TOO_MANY or answer.retry_after > 0)
                 if not is_for_later or time.monotonic() + wait > until:
                     raise fault_of(answer.status, answer.content, about) from lost
-                lost = AnswerLostError(f"HTTP status {answer.status}") if answer.status >= 500 else lost
+                lost = lost if answer.status == _TOO_MANY else AnswerLostError(f"HTTP status {answer.status}")
             except BROKEN as error:
                 if time.monotonic() + wait > began + patience or isinstance(error, ssl.SSLCertVerificationError):
                     raise errors.StoreUnavailableError(
@@ -260,7 +267,7 @@ class Transport:
             SaysoError: The error that the server answered.
         """
         found = self.exchange(connection, message.path(), encoded(message))
-        if found.status in _LATER:
+        if found.is_for_later:
             raise LaterError(found.retry_after) if found.retry_after else HTTPException(f"HTTP status {found.status}")
         if found.status >= 300:
             raise fault_of(found.status, found.content, "")
