@@ -24,6 +24,7 @@ from sayso.server.api import messages
 from sayso.server.api.endpoint import Context, Endpoint, Router, encoded
 from sayso.server.api.problems import Problem, refusing_input
 from sayso.server.auth.tokens import TokenKind, Tokens, doubt_about, with_roles
+from sayso.server.context import settings_of
 from sayso.stores.filter import RunFilter
 from sayso.view.document import budget_document
 
@@ -234,7 +235,8 @@ def claim(context: Context, request: Request, body: messages.Empty) -> Request: 
 def assign(context: Context, request: Request, body: messages.Assign) -> Request:
     with refusing_input():
         to = _person(body.to)
-    who = with_roles(context.store, to.identity) or to.identity
+    people = settings_of(context.http).sessions.people()
+    who = with_roles(context.store, people, to.identity) or to.identity
     after = context.review.assign(request.id, who, force=body.force)
     if isinstance(who, Identity) and after.wanted_roles:
         context.headers["sayso-warning"] = (

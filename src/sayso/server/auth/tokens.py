@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -29,7 +29,7 @@ from sayso.model.rendering import name_of
 from sayso.model.request import State
 from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
 from sayso.model.text import say
-from sayso.server.auth.sessions import IDLE, RECORD
+from sayso.server.auth.sessions import RECORD
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Note, Record, records_in
 from sayso.stores.transaction import CHANNEL
@@ -227,23 +227,16 @@ _MOST, _MOST_DECIDED = 500, 200
 _DECIDED = frozenset(State) - {State.PENDING}
 
 
-def with_roles(store: Store, who: Identity) -> Reviewer | None:
-    """Return a person with all roles of their valid sessions and tokens; None if they have neither.
+def with_roles(store: Store, signed_in: Iterable[Reviewer], who: Identity) -> Reviewer | None:
+    """Return a person with all roles of their session and of their valid tokens; None if they have neither.
 
     There is nobody else to ask: an OpenID provider or a proxy reports roles only when the person signs in.
     """
-    now, found = clock.now(), list[Reviewer]()
-    with suppress(errors.StoreCorruptError):
-        for record in store.records(RECORD, limit=_MOST):
-            with suppress(LookupError, TypeError, ValueError):
-                body, ends = record.body, record.due
-                if ends is not None and now < min(ends, datetime.fromisoformat(body["used"]) + IDLE):
-                    found.append(Reviewer(body["subject"], roles=body["roles"], issuer=body["issuer"]))
+    now, found = clock.now(), list(signed_in)
     with suppress(errors.StoreCorruptError):
         found += [one.reviewer for one in Tokens(store).all() if one.kind == "review" and one.is_good(now)]
     roles = [one.roles for one in found if one.identity.is_same(who)]
-    every = {role for some in roles for role in some}
-    return Reviewer(who.subject, roles=every, issuer=who.issuer) if roles else None
+    return Reviewer(who.subject, roles=frozenset[str]().union(*roles), issuer=who.issuer) if roles else None
 
 
 def doubt_about(store: Store, who: Identity) -> str | None:
