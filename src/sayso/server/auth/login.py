@@ -65,20 +65,19 @@ async def use_link(http: Http) -> Response:
     token = (await _sign_in_form(http)).get("token", "")
     if not settings.sign_in.has_links:
         raise HTTPException(403, say("this inbox does not use login links; nobody was signed in"))
-    person = await run_in_threadpool(settings.links.use, token)
-    if person is not None:
+    found = await run_in_threadpool(settings.links.use, token)
+    if isinstance(found, Reviewer):
         on_used: Callable[[str], None] | None = http.app.state.on_link_used
         if on_used is not None:
             on_used(token)
-        return await run_in_threadpool(_start_session, http, person, context.path_to(http))
+        return await run_in_threadpool(_start_session, http, found, context.path_to(http))
     if await run_in_threadpool(context.session_of, http) is not None:
         # This browser used the link: a second click, or a click after going back.
         return context.redirect(context.path_to(http))
-    why = await run_in_threadpool(settings.links.refusal, token)
-    fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[why])))
+    fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[found])))
     if fault.status_code == 401:
         faults: FaultLog = http.app.state.faults
-        faults.warn(f"a login link was refused: {_LINK_LOGGED[why]}; from {escape(settings.sender(http))}")
+        faults.warn(f"a login link was refused: {_LINK_LOGGED[found]}; from {escape(settings.sender(http))}")
     raise fault
 
 

@@ -189,23 +189,21 @@ class Links:
             named["roles"] = sorted(reviewer.roles)
         return self._signer.sign(_LINK_PURPOSE, named, min(lasts, LONGEST))
 
-    def use(self, token: str) -> Reviewer | None:
-        """Use a link and return its reviewer; None if it is invalid, was altered, has expired or was used.
+    def use(self, token: str) -> Reviewer | Literal["foreign", "ended", "used"]:
+        """Use a link and return its reviewer, or why not. A token that was not signed here always gets `foreign`.
 
         Raises:
             ConfigError: The server's secret cannot be used.
             StoreError: The store cannot tell whether it was used, so no session begins.
         """
-        body = self._signer.read(_LINK_PURPOSE, token)
-        if body is None or not self._signer.use_once(body):
-            return None
-        return Reviewer(body["name"], roles=body.get("roles", ()), issuer=body.get("by", LOCAL))
-
-    def refusal(self, token: str) -> Literal["foreign", "ended", "used"]:
-        """Return why `use` returned None. A token that was not signed here always gets `foreign`."""
-        if self._signer.signed(_LINK_PURPOSE, token) is None:
+        body = self._signer.signed(_LINK_PURPOSE, token)
+        if body is None:
             return "foreign"
-        return "ended" if self._signer.read(_LINK_PURPOSE, token) is None else "used"
+        if clock.now() >= _expiry(body):
+            return "ended"
+        if not self._signer.use_once(body):
+            return "used"
+        return Reviewer(body["name"], roles=body.get("roles", ()), issuer=body.get("by", LOCAL))
 
 
 IDLE, ABSOLUTE = timedelta(hours=8), timedelta(days=7)
