@@ -316,16 +316,17 @@ sayso.page((signal) => {
     step();
   });
   const draft = form && page ? `sayso-draft:${page.dataset.request}:${form.dataset.print}:${page.dataset.me.split("\n")[0]}` : "";
-  const save = () => {
-    const written = Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value]));
+  const keep = (name, written) => {
     try {
-      if (Object.keys(written).length) sessionStorage.setItem(draft, JSON.stringify(written));
-      else sessionStorage.removeItem(draft);
+      if (Object.keys(written).length) sessionStorage.setItem(name, JSON.stringify(written));
+      else sessionStorage.removeItem(name);
     } catch { /* storage is full; a draft is optional */ }
   };
+  const kept = (name) => JSON.parse(sessionStorage.getItem(name) || "{}");
+  const grow = (area) => { area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8); };
   const restore = () => {
     if (fields.some((field) => "proposed" in field.dataset) || one("[role=alert]", page)) return;  // the server has filled the form
-    const written = JSON.parse(sessionStorage.getItem(draft) || "{}");
+    const written = kept(draft);
     fields.forEach((field) => { if (field.name in written) field.value = written[field.name]; });
   };
   if (form) {
@@ -340,7 +341,8 @@ sayso.page((signal) => {
       const value = event.target.name.endsWith(".way") && form.elements[event.target.name.slice(0, -4)];
       if (value && event.target.value !== "value") value.value = before.get(value).value;  // choosing otherwise resets the value
       show();
-      save();
+      keep(draft, Object.fromEntries(fields.filter(isChanged).map((field) => [field.name, field.value])));
+      if (event.target.id === "note") grow(event.target);
     });
     addEventListener("pageshow", () => {
       if (!edited().length) return;
@@ -349,27 +351,21 @@ sayso.page((signal) => {
       if (one("[data-previewed]", form)) markCard(edited());
       else show();
     }, { signal });
-    all("[data-grow], #note", form).forEach((area) => area.addEventListener("input", () => {
-      area.rows = Math.min(Math.max(area.value.split("\n").length, 1), 8);
-    }));
   }
 
   // A comment has a draft of its own, because it is about the request and not about one version of the call. It is kept
   // until the comment is on the page: a form that is sent may be refused, or arrive after a session has ended.
   if (comment && page) {
     const name = `sayso-comment:${page.dataset.request}:${page.dataset.me.split("\n")[0]}`, posted = all(".talk [data-mine]").length;
-    const keep = (written) => { try { sessionStorage.setItem(name, JSON.stringify(written)); } catch { /* storage is full; a draft is optional */ } };
-    const { text = "", before } = JSON.parse(sessionStorage.getItem(name) || "{}");
-    if (posted > before) sessionStorage.removeItem(name);
+    const { text = "", before } = kept(name);
+    if (posted > before) keep(name, {});
     else if (!comment.value) comment.value = text;
-    const grow = () => { comment.rows = Math.min(Math.max(comment.value.split("\n").length, 1), 8); };
-    grow();
+    grow(comment);
     comment.addEventListener("input", () => {
-      if (comment.value.trim()) keep({ text: comment.value });
-      else sessionStorage.removeItem(name);
-      grow();
+      keep(name, comment.value.trim() ? { text: comment.value } : {});
+      grow(comment);
     });
-    comment.form.addEventListener("submit", () => keep({ text: comment.value, before: posted }));
+    comment.form.addEventListener("submit", () => keep(name, { text: comment.value, before: posted }));
   }
 
   // -- select all ------------------------------------------------------------------------------------------
