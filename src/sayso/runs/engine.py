@@ -9,9 +9,8 @@ too (`NestedCalls`), so that a handler that runs again gets their results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, cast
 
 from sayso import config, errors
@@ -46,12 +45,6 @@ _REASONS = {
 MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
 """States of a request that has an effect now, and may end without it."""
 
-call_limit: ContextVar[Callable[[str], AbstractAsyncContextManager[None]] | None] = ContextVar(
-    "sayso_call_limit", default=None
-)
-"""The worker's function that waits for a slot for a tool call, by the tool's name."""
-
-
 @contextmanager
 def _halting() -> Generator[None]:
     """Let an error of the store, a rule or a start stop the run, which can be resumed: no handler has failed."""
@@ -78,7 +71,7 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
             known = await _confirmed(step, known)
         if "status" in known:
             return _repeated(step, known)
-    limit = call_limit.get() if step.runnable.kind == "tool" else None
+    limit = step.history.limit if step.runnable.kind == "tool" else None
     async with nullcontext() if limit is None else limit(step.runnable.name):
         step.history.check_going()  # what waited for its place has not begun, and can still be stopped
         step.emit_start()

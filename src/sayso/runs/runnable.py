@@ -10,7 +10,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from operator import itemgetter
 from typing import Any, cast
@@ -314,8 +314,11 @@ class Run:
         parent_id: The run to continue.
         run_id: The id for a new run.
         resolutions: Decisions and answers by id.
+        limit: The worker's limit of concurrent tool calls (see `RunHistory`).
         is_begun: Whether its events or output were requested.
     """
+
+    limit: Callable[[str], AbstractAsyncContextManager[None]] | None = None
 
     def __init__(
         self, runnable: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], *, parent_id: str | None,
@@ -408,7 +411,7 @@ class Run:
 
     def begin(self, history: RunHistory) -> None:
         """Set the run's history after its lease was taken."""
-        self._history = history
+        self._history, history.limit = history, self.limit
         history.is_stopping = self._is_stopping
         if self._going is not None:
             _streams[history.run_id] = self

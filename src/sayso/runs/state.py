@@ -14,7 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -248,6 +248,7 @@ class RunHistory:
         from_store: The places whose data was read from the store, not produced here.
         passes: The places of handlers for which the store has questions or gated calls.
         requests: The requests, if steps were read from the store.
+        limit: Waits for a slot for a tool call, by the tool's name; None outside a worker.
         emit: Called with every event; None if nothing consumes events.
         acts_for: The people for whom the program acts.
         notes: By request id: notes to add when the request is emitted again.
@@ -270,6 +271,7 @@ class RunHistory:
         self._unsaved: dict[int, tuple[str, Body]] = {}
         self._numbers = itertools.count()
         self._on_their_way: dict[Checkpoint, asyncio.Future[None]] = {}
+        self.limit: Callable[[str], AbstractAsyncContextManager[None]] | None = None
         self.emit: Callable[[events.Event], None] | None = None
         self.acts_for: tuple[Identity, ...] = ()
         self.notes: dict[str, Body] = {}

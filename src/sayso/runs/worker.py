@@ -14,7 +14,6 @@ import time
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -25,7 +24,6 @@ from sayso.model import duration
 from sayso.model.ids import new_run_id
 from sayso.model.run import RunState
 from sayso.runs.definition import Definition
-from sayso.runs.engine import call_limit
 from sayso.runs.events import ApprovalEvent, DeltaEvent, Event, InteractionEvent, OutputEvent, StartEvent
 from sayso.runs.runnable import Run, Runnable, execute
 from sayso.runs.state import call_store
@@ -69,27 +67,19 @@ class Limits:
     async def place(self, tool: str) -> AsyncGenerator[None]:
         """Wait for a slot for a tool call, and hold it inside the block.
 
-        A tool that another tool's handler calls shares that call's slot: waiting for a slot while holding one could
-        deadlock.
+        A tool that another tool's handler calls is in a run of its own, without limits: waiting for a slot while
+        holding one could deadlock.
         """
-        if _has_place.get():
-            yield
-            return
         async with AsyncExitStack() as places:
             # The tool's slot first, so that waiting for it does not take a slot of the total from others.
             for semaphore in (self._tools.get(tool), self._all):
                 if semaphore is not None:
                     await places.enter_async_context(semaphore)
-            before = _has_place.set(True)
             self.going[tool] += 1
             try:
                 yield
             finally:
                 self.going[tool] -= 1
-                _has_place.reset(before)
-
-
-_has_place: ContextVar[bool] = ContextVar("sayso_has_place", default=False)
 
 
 class Ending(StrEnum):
@@ -434,7 +424,6 @@ class Worker:
         view, run_id = key
         known, began, events = self._known.setdefault(key, _KnownRun()), time.monotonic(), list[Event]()
         name, waits = "", tuple[str, ...]()
-        call_limit.set(self._limits.place)  # only in this task's context
         try:
             mark = await call_store(view.store, view.mark, run_id)
             if mark is None:
@@ -445,6 +434,7 @@ class Worker:
                 return
             name, known.mark = str(mark[0]), mark
             known.run = view.runnables[name](parent_id=run_id)
+            known.run.limit = self._limits.place
             output = await execute(known.run, lambda one: None if isinstance(one, DeltaEvent) else events.append(one))
             has_begun = any(isinstance(event, StartEvent) for event in events)
             waits = tuple(event.request_id for event in events if isinstance(event, ApprovalEvent | InteractionEvent))
