@@ -52,6 +52,10 @@ class ProviderModel:
         self._local = threading.local()
         self._streams = True
 
+    def check(self) -> None:
+        """Raise `ConfigError` if a key or package is missing. It sends no request."""
+        self._model()
+
     async def turn(self, messages: list[Message], tools: list[dict[str, Any]], /) -> AsyncGenerator[str | Reply]:
         """See `Model.turn`."""
         history = list(_history(messages))
