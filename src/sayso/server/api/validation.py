@@ -324,20 +324,16 @@ def _plain_types(request: Request) -> tuple[str, ...] | None:
         request.run_id, request.key, request.effect, request.title, request.summary, request.prompt,
         request.description, request.risk, request.rule, request.place, request.process, subject.tool,
     )  # fmt: skip
-    if not all(word is None or (word.isascii() and word.isprintable()) for word in words):
+    arguments = canonical.load(subject.form)
+    if not all(map(_is_plain, (*words, *arguments.values()))):
         return None
-    types = [(name, _plain_type(value)) for name, value in canonical.load(subject.form).items()]
-    if any(kind is None for _, kind in types):
-        return None
-    return subject.schema_digest, *(f"{name}:{kind}" for name, kind in types)
+    return subject.schema_digest, *(f"{name}:{type(value).__name__}" for name, value in arguments.items())
 
 
-def _plain_type(value: Json) -> str | None:
+def _is_plain(value: Json) -> bool:
     if isinstance(value, str):
-        return "str" if value.isascii() and value.isprintable() else None
-    if value is None or isinstance(value, bool):
-        return str(value is None)
-    return "int" if isinstance(value, int) and abs(value) < _LARGEST_PLAIN else None
+        return value.isascii() and value.isprintable()
+    return value is None or (isinstance(value, int) and abs(value) < _LARGEST_PLAIN)
 
 
 def _must_be_showable(request: Request) -> None:
