@@ -178,7 +178,7 @@ class HumanInputRequest:
         request = yield from self._ask()
         if request.state is State.PENDING:
             block = Block(on_expiry="ask", is_quiet=True)
-            waiter = Waiter(scope.current(), self.store, block, stays=True)
+            waiter = Waiter(scope.current(), self.store, block, keeps_request=True)
             try:
                 self._request = request = yield from waiter.until_decided(request, block)
             except BaseException as error:

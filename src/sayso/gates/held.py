@@ -129,7 +129,7 @@ class HeldBase:
         own = self._attempt
         if request.state is State.DONE and request.key is None and own is not None and own.raised is None:
             return own
-        gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, stays=True)
+        gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, keeps_request=True)
         try:
             attempt = yield from gated_call(gate, self._store, self._given, self._occasion, caller, request)
         finally:
@@ -174,7 +174,7 @@ class HeldBase:
             raise _not_startable(request)
         # Its rule may by now require less than before.
         gate, wanted = as_recorded(self._gate, self._occasion, request)
-        waiter = Waiter(self._run, self._store, stays=True)
+        waiter = Waiter(self._run, self._store, keeps_request=True)
         returned = yield from send_back(gate, self._store, request)
         if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
@@ -224,7 +224,7 @@ class HeldBase:
                     self._gate.name, "does not exist yet: the call was allowed and has not run here"
                 )
             return self._attempt.unwrap()
-        waiter, span = Waiter(self._run, self._store, stays=True), _span(timeout)
+        waiter, span = Waiter(self._run, self._store, keeps_request=True), _span(timeout)
         if span is not None:  # from now on: for the decision and the end together
             waiter.deadline = time.monotonic() + span.total_seconds()
         yield from self._waiting(timeout)

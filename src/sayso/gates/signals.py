@@ -1,4 +1,8 @@
-"""How a program learns that its call waits or was refused: `Caller`, and the exceptions that it raises.
+"""Between the loop and who makes the call: `Caller`, the first write of each call, and the exceptions.
+
+`Caller` is how a call waits: this one raises `ConfirmationRequired`, `sayso.gates.wait.Waiter` blocks, and a step of a
+run (`sayso.runs.engine`) pauses the run. `open_request` and `withdraw` are a program's two writes before a start: it
+asks, or it stops waiting. The exceptions:
 
     ConfirmationRequired            a person must decide first
     ConfirmationRejected            the call was refused
@@ -11,9 +15,6 @@ They are `Exception`s and signals to the program, not faults. The first two and 
 attributes, for compatibility with the confirmation API. `except ConfirmationRejected` catches every refusal. Tracebacks
 of these exceptions end at the program's own line, without the frames of sayso; errors of sayso itself keep theirs.
 `__cause__` is never changed. `SAYSO_TRACEBACK=1` keeps all frames.
-
-`Caller` raises `ConfirmationRequired`, `sayso.gates.wait.Waiter` blocks, and a step of a run (`sayso.runs.engine`)
-pauses the run. `open_request` and `withdraw` are a program's two writes before a start: it asks, or it stops waiting.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ class Waiter(Caller):
         run: The run in which the call is made.
         store: The store for its request.
         block: How to wait; None raises `ConfirmationRequired`.
-        stays: Keep the request if the wait is interrupted, because there is another way back to it than this call.
+        keeps_request: Keep the request if the wait is interrupted, because there is another way back to it than this
+            call, such as a `Held`.
 
     Attributes:
         run: The run in which the call is made.
@@ -78,9 +79,9 @@ class Waiter(Caller):
     _hears_of_job = False
 
     def __init__(
-        self, run: scope.Scope, store: Store, block: Block | None = None, *, stays: bool = False
+        self, run: scope.Scope, store: Store, block: Block | None = None, *, keeps_request: bool = False
     ) -> None:  # fmt: skip
-        self.run, self._store, self._block, self._stays = run, store, block, stays
+        self.run, self._store, self._block, self._keeps_request = run, store, block, keeps_request
         self._lock = threading.Lock()
         self._wakes: dict[object, Callable[[], None]] = {}
         self._undo: list[Callable[[], object]] = []  # undoes the registrations of `wait_for`
@@ -218,10 +219,15 @@ class Waiter(Caller):
         return signals.ConfirmationRequired.of(request)
 
     def break_off(self, error: BaseException) -> Operations[None]:
-        """Withdraw the request of a call that ends with `error`, if nobody waits for it any more."""
+        """Withdraw the request of a call that ends with `error`, if nobody waits for it any more.
+
+        It stays if its run has a name, if another call of this process waits for it, or if the program can come back to
+        it: after a signal such as `ConfirmationRequired`, or by `keeps_request`. If the wait was ended (`reason`), the
+        program cannot.
+        """
         request = self._request
         is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
-        if request is None or (self.reason is None and (self._stays or is_signal)):
+        if request is None or (self.reason is None and (self._keeps_request or is_signal)):
             return  # decided, or a program comes back to it
         if self._leave_request() or not is_random(request.run_id):
             return

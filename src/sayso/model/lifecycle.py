@@ -22,8 +22,8 @@ on the request as read in that transaction; nothing else changes its state. What
   something else than what would now run.
 * `start` is the single right to run an approved call. The transaction that issues the fencing token also leaves
   `approved`, so a second start finds the request `running`.
-* `holds` says whether asking for the same call again in the same run finds this request. It ends when the approval is
-  used or expires. A rejection still holds: the same call in the same run stays refused.
+* `holds` says whether asking for the same call again in its run finds this request: until the call is done or failed
+  for good, or the request has expired or was withdrawn. A rejection holds: the same call stays refused.
 """
 
 from __future__ import annotations

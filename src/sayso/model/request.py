@@ -166,12 +166,19 @@ FINAL = frozenset(State) - LIVE
 
 @dataclass(frozen=True)
 class Execution:
-    """The start of an approved call, and how it ended.
+    """The last start of an approved call, and how it ended.
+
+    What its end makes of the request (`sayso.model.lifecycle.finish`):
+        done         done
+        failed       failed; or approved, if it may start again (`idempotent`, or `attempt` is at most `retries`); but
+                     unknown while `unresolved`, because an earlier start may have had the effect
+        unknown      unknown; with `idempotent`, a next start is allowed and makes this one `unresolved`
+        suspended    approved, and the start counts in `stopped` in place of `attempt`
 
     Attributes:
         token: Fencing token; only its holder can record how the call ended.
         worker: The process that started it (see `sayso.stores.processes`).
-        attempt: 1 for the first start of this approval; a start that paused to ask is not counted.
+        attempt: The number of this start, from 1; one that paused to ask is not counted.
         started_at: When the start was recorded, which is before the call ran.
         finished_at: When the outcome was recorded.
         result: Canonical form of the call's result for display, secrets masked, if it has one and it is small.
@@ -179,6 +186,7 @@ class Execution:
         resolved_by: Who resolved an unknown outcome.
         stopped: How many starts of this approval paused to ask a person something else.
         unresolved: Whether an earlier start of this idempotent call had an unknown outcome that nobody has resolved.
+            Whatever else ends such a request, e.g. a rejection, leaves it unknown.
         kept: For a call with a key, digest of the real result, which `Store.result` returns.
         not_kept: Why the store does not have the real result of such a call.
     """

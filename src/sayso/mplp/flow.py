@@ -478,7 +478,11 @@ def _action_of(do: Callable[[Any], Any], stored: StoredConfirm) -> Callable[...,
             return await do(_approved_target(stored, arguments))
 
         return awaited
-    return lambda **arguments: do(_approved_target(stored, arguments))
+
+    def called(**arguments: Any) -> Any:
+        return do(_approved_target(stored, arguments))
+
+    return called
 
 
 def _approved_target(stored: StoredConfirm, arguments: dict[str, Any]) -> Plan | Confirm:

@@ -45,6 +45,7 @@ _REASONS = {
 MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
 """States of a request that has an effect now, and may end without it."""
 
+
 @contextmanager
 def _halting() -> Generator[None]:
     """Let an error of the store, a rule or a start stop the run, which can be resumed: no handler has failed."""
