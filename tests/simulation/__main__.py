@@ -23,17 +23,17 @@ def main() -> int:
     choices = [*sorted(named), "database"]
     parser.add_argument("--scene", choices=choices, help="play all seeds as this kind of schedule")
     options = parser.parse_args()
-    scene, more = named.get(options.scene), ExitStack()
+    scenes, more = (named.get(options.scene),), ExitStack()
     if options.scene == "database":  # it needs a server, and is not among the others
-        from tests.simulation.database import database, on_database
+        from tests.simulation.database import DATABASE_SCENES, on_database
 
-        scene = database
+        scenes = DATABASE_SCENES
         more.enter_context(on_database())
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.schedules)
     began, done, faults = time.process_time(), 0, 0
     with more, simulated() as use, wired():
         for seed in seeds:
-            played = play(seed, use, scene)
+            played = play(seed, use, scenes[seed % len(scenes)])
             done, faults = done + 1, faults + len(played.faults)
             if played.broken is not None:
                 print(f"schedule {seed} ({played.scene}) broke a promise: {played.broken}; faults: {played.faults}")

@@ -25,12 +25,16 @@ from sayso.stores.postgres import PostgresStore
 from sayso.stores.postgres_connection import Connection
 from sayso.stores.transaction import LEASE
 from tests.simulation import kernel
+from tests.simulation.handles import handles
 from tests.simulation.journals import News
 from tests.simulation.kernel import Killed, World
-from tests.simulation.scenes import gates
+from tests.simulation.programs import Scene
+from tests.simulation.scenes import budgets, gates
+from tests.simulation.stored_runs import runs
+from tests.simulation.team import team
 from tests.support.postgres import Server, server
 
-__all__ = ["DatabaseJournal", "database", "on_database"]
+__all__ = ["DATABASE_SCENES", "DatabaseJournal", "on_database"]
 
 _COLUMNS = ", ".join("a.id" if name == "id" else name for name in RequestRow._fields)
 _REQUESTS = f"SELECT {_COLUMNS} FROM sayso.asked a JOIN sayso.standing s ON s.id = a.id WHERE a.id = ANY($1)"  # noqa: S608
@@ -95,13 +99,19 @@ class DatabaseJournal:
             rows = self._observer.query(_REQUESTS, [row[3] for row in entries])
             columns = [dict(zip(RequestRow._fields, row, strict=True)) for row in rows]
             asked = {row[3] for row in entries if row[4] == "asked"}
+            runs, steps = self._runs()
             leases = self._observer.query("SELECT kind, key, body, due FROM sayso.record WHERE kind = $1", LEASE)
             self.end += 1
-            line: dict[str, Any] = {"journal": entries, "records": leases}
+            line: dict[str, Any] = {"journal": entries, "records": leases, "runs": runs, "steps": steps}
             line["asked"] = [one for one in columns if one["id"] in asked]
             line["changed"] = [one for one in columns if one["id"] not in asked]
             lines.append((line, self.end))
         return News(lines, is_again=False)
+
+    def _runs(self) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
+        runs = self._observer.query("SELECT run_id, holder, updated_at FROM sayso.run")
+        steps = self._observer.query("SELECT run_id, n, place, body, waits FROM sayso.step ORDER BY run_id, n")
+        return [dict(zip(("id", "holder", "updated_at"), row, strict=True)) for row in runs], steps
 
     def is_durable(self, end: int) -> bool:
         """Return that what was committed stays."""
@@ -118,12 +128,12 @@ def _seen() -> Observer:
     return _observer
 
 
-class database(gates):  # noqa: N801  the name by which a schedule is reported
-    """Programs and reviewers as in `gates`, on Postgres; connections are lost before or after a statement."""
+class _Database(Scene):
+    """Programs and people on Postgres; connections are lost before or after a statement."""
 
     def __init__(self, world: World) -> None:
         _cuts.clear()
-        super().__init__(world)
+        super().__init__(world)  # pyright: ignore[reportCallIssue]  of the kind that comes after this one
         world.kinds += [lambda chance: self._lose_connection("before" if chance < 0.5 else "after")] * 4
 
     def _lose_connection(self, when: str) -> None:
@@ -144,6 +154,12 @@ class database(gates):  # noqa: N801  the name by which a schedule is reported
 
     def sync(self) -> None:
         """Nothing: what is committed stays."""
+
+
+DATABASE_SCENES: tuple[type[Scene], ...] = tuple(
+    type(f"{kind.__name__} on a database", (_Database, kind), {}) for kind in (gates, budgets, team, handles, runs)
+)
+"""By a seed's remainder."""
 
 
 def _driven(connection: Connection, gen: Generator[Any, Any, Any], world: World) -> Any:

@@ -85,6 +85,10 @@ class Scene:
         """Open the store as one process has it."""
         return store_on(self.machine)
 
+    def sync(self) -> None:
+        """Let no power cut take away what was written before anybody began."""
+        self.machine.disk.files[STORE].sync()
+
     def play(self) -> None:
         """Run the schedule; then, without faults, until everything has ended.
 

@@ -11,7 +11,7 @@ from tests.simulation.budgets import Limit
 from tests.simulation.jobs import Job
 from tests.simulation.kernel import World
 from tests.simulation.people import Habits
-from tests.simulation.programs import STORE, Inbox, Scene
+from tests.simulation.programs import Inbox, Scene
 
 __all__ = ["budgets", "calls", "gates"]
 
@@ -40,10 +40,6 @@ class calls(Scene):  # noqa: N801  the name by which a schedule is reported
                 name = f"program{n}{'ab'[twin]}"
                 world.start(self.machine, name, self.program(name, job, self.store), takes_interrupts=True)
         self.start_reviewers(jobs)
-
-    def sync(self) -> None:
-        """Let no power cut take away what was written before anybody began."""
-        self.machine.disk.files[STORE].sync()
 
     def start_reviewers(self, jobs: list[Job]) -> None:
         """Begin as many reviewers as are needed."""

@@ -10,7 +10,7 @@ from sayso.server.auth.tokens import Tokens
 from sayso.stores.http import HttpStore
 from tests.simulation.kernel import Process, World
 from tests.simulation.network import ADDRESS, Connection, Network, serving
-from tests.simulation.programs import STORE, Inbox, Scene
+from tests.simulation.programs import Inbox, Scene
 
 __all__ = ["server"]
 
@@ -41,7 +41,7 @@ class server(Scene):  # noqa: N801  the name by which a schedule is reported
         if rng.random() < 0.3:
             registry.register(first, [Inbox(self)], by="program")
             world.start(self.machine, "deliverer", self.deliverer())
-        self.machine.disk.files[STORE].sync()
+        self.sync()
         for n in range(1 if rng.random() < 0.6 else 2):
             world.start(self.machine, f"server{n}", serving(self.network, world, self.store))
         self.start_programs(token)

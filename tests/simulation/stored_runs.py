@@ -22,7 +22,7 @@ from tests.simulation.jobs import Job
 from tests.simulation.kernel import Process, World
 from tests.simulation.network import ADDRESS, Loop
 from tests.simulation.people import Habits
-from tests.simulation.programs import STORE, Inbox, Scene
+from tests.simulation.programs import Inbox, Scene
 from tests.simulation.servers import server
 
 __all__ = ["runs", "workers"]
@@ -158,7 +158,7 @@ class runs(Scene):  # noqa: N801  the name by which a schedule is reported
         world, rng = self.world, self.world.rng
         if rng.random() < 0.3:
             registry.register(self.store(), [Inbox(self)], by="program")
-            self.machine.disk.files[STORE].sync()
+            self.sync()
             world.start(self.machine, "deliverer", self.deliverer())
         self.programs.append("run")
         terms = _terms(self)
