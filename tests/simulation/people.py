@@ -27,12 +27,14 @@ class Habits:
         grants: Whether they allow further calls like one that they saw, and revoke that.
         resolves: Whether they look how calls ended whose outcome is unknown, and say so.
         repeats: Whether they let an effect happen again.
+        stops: Whether they stop all starts for a while, and cancel what is approved.
     """
 
     undo: int | None = None
     grants: bool = False
     resolves: bool = False
     repeats: bool = False
+    stops: bool = False
 
 
 class Person:
@@ -63,6 +65,8 @@ class Person:
                         self._resolve(review, request)
                 if self._habits.grants and self._chance < 0.1:
                     self._revoke(review)
+                if self._habits.stops:
+                    self._stop(review)
             except (errors.StoreError, errors.RequestNotFoundError):
                 continue
 
@@ -127,6 +131,19 @@ class Person:
             self._promises.decision_acknowledged(request.id, "resolved", self._name)
         except (errors.DecisionRefusedError, errors.RequestNotFoundError):
             pass
+
+    def _stop(self, review: sayso.Review) -> None:
+        """Stop all starts, or let them go on, and cancel a call that could start."""
+        if self._world.is_calm or self._chance < 0.3:
+            review.go()
+            return
+        if self._chance < 0.1:
+            review.stop()
+            self._promises.must_be_stopped()
+        for request in review.list(state=State.APPROVED, limit=10) if self._chance < 0.1 else ():
+            with suppress(errors.DecisionRefusedError, errors.RequestNotFoundError):
+                review.cancel(request.id)
+                self._promises.decision_acknowledged(request.id, "cancelled", self._name)
 
     def _revoke(self, review: sayso.Review) -> None:
         for grant in review.grants():

@@ -180,6 +180,7 @@ class Promises:
         self._begin()
 
     def _begin(self) -> None:
+        self._is_stopped = False
         self.rows = {}
         self.grants.begin()
         self.budgets.begin()
@@ -302,6 +303,12 @@ class Promises:
         if not self._journal.is_durable(self._journal.end):
             raise self.broken(f"{taken} was acknowledged before it was on the disk")
 
+    def must_be_stopped(self) -> None:
+        """A reviewer's stop returned, and nobody else could have let starts go on since."""
+        self.check()
+        if not self._is_stopped:
+            raise self.broken("starts were stopped, and the journal does not say so")
+
     def grant_acknowledged(self, grant_id: str, event: str, by: str) -> None:
         """A reviewer's verb about a grant returned."""
         self.check()
@@ -348,25 +355,33 @@ class Promises:
         changed = {columns["id"]: columns for columns in line.get("changed", ())}
         for run, _, at, request_id, event, by, _, text, _ in line.get("journal", ()):
             row, detail = self.rows.get(request_id), detail_of(text)
-            self.budgets.take(request_id, event, by, at, detail)
-            self.teamwork.take(run, request_id, event, by, at, detail)
-            if run.startswith("sayso:grant:"):
-                self.grants.take(event, by, at, detail)
-            if row is None:
-                continue
-            row.take(event, by, at, detail, end)
-            if event == "started":
-                self._check_start(request_id, row, at, is_again=is_again)
-                row.lease_ends = at + LEASE_SECONDS * 1_000_000
-            if event == "unknown":
-                self._check_given_up(request_id, row, at, is_again=is_again)
-            if event in {"voted", "approved"}:
-                self._check_vote(request_id, row, at)
+            self._take_note(run, request_id, event, by, at, detail)
+            if row is not None:
+                row.take(event, by, at, detail, end)
+                self._take_event(request_id, row, event, at, is_again=is_again)
         for request_id, columns in changed.items():
             self._check_change(request_id, columns, is_again=is_again)
         self.budgets.end_line(is_again=is_again)
         for columns in line.get("asked", ()):
             self._check_asked(columns["id"])
+
+    def _take_note(self, chain: str, request_id: str, event: str, by: str, at: int, detail: dict[str, Any]) -> None:
+        """Take an event, before its request is changed by it."""
+        self.budgets.take(request_id, event, by, at, detail)
+        self.teamwork.take(chain, request_id, event, by, at, detail)
+        if chain == "sayso:starts":
+            self._is_stopped = event == "stopped"
+        if chain.startswith("sayso:grant:"):
+            self.grants.take(event, by, at, detail)
+
+    def _take_event(self, request_id: str, row: Row, event: str, at: int, *, is_again: bool) -> None:
+        if event == "started":
+            self._check_start(request_id, row, at, is_again=is_again)
+            row.lease_ends = at + LEASE_SECONDS * 1_000_000
+        if event == "unknown":
+            self._check_given_up(request_id, row, at, is_again=is_again)
+        if event in {"voted", "approved"}:
+            self._check_vote(request_id, row, at)
 
     def _check_asked(self, request_id: str) -> None:
         asked = self.rows[request_id].columns
@@ -425,6 +440,8 @@ class Promises:
         return _BEGUN | _BETWEEN | ({"pending", "rejected", "feedback"} if is_returned else set[str]())
 
     def _check_start(self, request_id: str, row: Row, at: int, *, is_again: bool) -> None:
+        if self._is_stopped:
+            raise self.broken(f"{request_id} was started, and starts are stopped")
         retries, idempotent, _ = self._terms(row)
         if row.starts > 1 + retries and not idempotent:
             raise self.broken(f"{request_id} was started {row.starts} times")

@@ -60,7 +60,7 @@ class gates(calls):  # noqa: N801
         rng = world.rng
         self.habits = Habits(
             undo=20 if rng.random() < 0.2 else None, grants=rng.random() < 0.4, resolves=rng.random() < 0.4,
-            repeats=rng.random() < 0.4,
+            repeats=rng.random() < 0.4, stops=rng.random() < 0.25,
         )  # fmt: skip
         if self.habits.undo is not None:
             self.promises.undo = self.habits.undo
