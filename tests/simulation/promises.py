@@ -36,6 +36,8 @@ _OPEN = {"pending", "approved", "running"}
 _BEGUN = {"running", "unknown", "done", "failed"}
 _BETWEEN = {"approved", "expired", "cancelled"}
 """Where a call may be that may start again."""
+_RECORDED_AS = {"approved": {"approved", "voted"}, "cancelled": {"cancelled", "unknown"}}
+"""How decisions are recorded: what had an unknown start before stays unknown."""
 _TAKES_EFFECT = {"running", "unknown", "done"}
 
 
@@ -493,7 +495,7 @@ class Promises:
     def _must_be_recorded(self, taken: Acknowledged) -> None:
         row = self.rows.get(taken.request_id)
         events = () if row is None else row.events
-        names = {"approved", "voted"} if taken.event == "approved" else {taken.event}
+        names = _RECORDED_AS.get(taken.event, {taken.event})
         if not any(event in names and by == taken.by for event, by in events):
             raise self.broken(f"a decision was lost: {taken}; there is {events}")
 
