@@ -364,6 +364,24 @@ def test_a_run_goes_on_when_the_unknown_outcome_of_a_call_inside_its_handler_is_
     assert ran == [1]
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["gated", "inside a handler"])
+def test_a_stop_of_all_starts_ends_no_run(store: Store, inside: bool) -> None:
+    ship = sayso.gate(pay, wait="raise")
+
+    def order(amount: int) -> str:
+        return ship(amount)
+
+    tool = Tool(order) if inside else gated()
+    output = started(tool, amount=1)
+    approve(output)
+    review = sayso.Review(reviewer="ada")
+    review.stop()
+    assert endings(asyncio.run(work(tool))) == ["retry"]
+    review.go()
+    assert endings(asyncio.run(work(tool))) == ["done"]
+    assert store.get(ids(output)[0]).state == "done"
+
+
 # -- faults ----------------------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,8 @@ _REASONS = {
 
 MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
 """States of a request that has an effect now, and may end without it."""
+_NO_FAILURE = (errors.OutcomeNotRecordedError, errors.OutcomeUnknownError, errors.StoppedError, errors.StoreError)
+"""Errors of a call that a handler made, which the call's end, the store or `sayso go` may resolve."""
 
 
 @contextmanager
@@ -382,8 +384,8 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise Halt("cancelled", "cancelled", ended.message, output=output)
         case signals.ConfirmationRejected() as rejected:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
-        case errors.OutcomeUnknownError() | errors.OutcomeNotRecordedError() | errors.StoreError() as fault:
-            raise fault  # from a function that the handler called, as also below
+        case errors.SaysoError() as fault if isinstance(fault, _NO_FAILURE):
+            raise fault
         case error if isinstance(error, step.runnable.gate.suspends):
             message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
             raise Halt("cancelled", "suspended", message) from error
