@@ -59,7 +59,7 @@ from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
 from sayso.server.pages.rendering import assets, error_text, has_error_text, render, render_public
 from sayso.server.pages.views import change_view
-from sayso.server.protection import HEADERS, LOOPBACK, Guard, InFlight, Rate
+from sayso.server.protection import LOOPBACK, Guard, InFlight, Rate
 from sayso.server.web_push import Push
 from sayso.server.writer import Writer
 from sayso.stores.base import Store
@@ -289,11 +289,9 @@ def _sayso_error(http: Http, fault: Exception) -> Response:
 
 
 def _unexpected_error(http: Http, fault: Exception) -> Response:
-    # This response does not pass `Guard`, so it sets the security headers itself. The server logs the traceback.
+    # The server logs the traceback.
     _log.error("%s %s failed: %s", http.method, http.url.path, type(fault).__name__)
-    return PlainTextResponse(
-        say("something went wrong; the server's log says more") + "\n", status_code=500, headers=HEADERS
-    )
+    return PlainTextResponse(say("something went wrong; the server's log says more") + "\n", status_code=500)
 
 
 class _Inbox(Starlette):

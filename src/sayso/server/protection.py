@@ -77,17 +77,16 @@ def hostname(host: str) -> str | None:
 
 
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-_NAMES = frozenset(name for name, _ in _RAW)
 
 
 async def _send_guarded(send: Send, message: Message) -> None:
     if message["type"] == "http.response.start":
-        headers = [one for one in message.get("headers", ()) if one[0] not in _NAMES]
+        headers = [*message.get("headers", ()), *_RAW]
         names = {name for name, _ in headers}
         if b"cache-control" not in names:
             # A static file has an ETag to revalidate it with; a page must never be cached.
             headers.append((b"cache-control", b"no-cache" if b"etag" in names else b"no-store"))
-        message = {**message, "headers": headers + _RAW}
+        message = {**message, "headers": headers}
     await send(message)
 
 
