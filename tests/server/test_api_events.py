@@ -34,7 +34,7 @@ from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
 from sayso.server.api.events import Broadcaster, ClientStream, EventLog, LoggedEvent, _events
 from sayso.server.auth.tokens import Tokens
-from sayso.server.events import PerLoop
+from sayso.server.live import PerLoop
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call

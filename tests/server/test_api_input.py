@@ -22,8 +22,8 @@ from starlette.testclient import TestClient
 from sayso import errors
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
-from sayso.server import create_app, events, protection
-from sayso.server.api import problems
+from sayso.server import create_app, protection
+from sayso.server.api import long_poll, problems
 from sayso.server.api.program import message_of
 from sayso.server.app import endpoints
 from sayso.server.protection import HEADERS, MAX_BODY, Slot
@@ -272,13 +272,13 @@ class Wire:
 
 
 def test_programs_that_sleep_take_no_room_and_hear_of_a_change(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs, asleep, deliver = 30, threading.Semaphore(0), events._Waiting._deliver
+    programs, asleep, deliver = 30, threading.Semaphore(0), long_poll._Waiting._deliver
 
     def noted(waiting: Any, found: Any) -> None:
         deliver(waiting, found)
         asleep.release()
 
-    monkeypatch.setattr(events._Waiting, "_deliver", noted)
+    monkeypatch.setattr(long_poll._Waiting, "_deliver", noted)
     with ExitStack() as stack:
         wire = Wire(memory, stack, in_flight=1)
         request_id = wire.asked()

@@ -17,12 +17,12 @@ import pytest
 
 from sayso import errors
 from sayso.model.reviewer import Identity, Reviewer
-from sayso.server import events as hubs
+from sayso.server import live as hubs
 from sayso.server.api import events
 from sayso.server.api.endpoint import Principal
 from sayso.server.api.events import Broadcaster, ClientStream, EventLog, LoggedEvent
 from sayso.server.auth.tokens import TokenKind
-from sayso.server.events import PerLoop
+from sayso.server.live import PerLoop
 from sayso.stores.base import Store
 from sayso.testing import sample_call
 

@@ -26,7 +26,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from sayso.server import create_app, events, protection
+from sayso.server import create_app, protection
+from sayso.server.api import long_poll
 from sayso.server.protection import Limits, config, raise_file_limit
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -209,7 +210,7 @@ def test_a_request_that_is_answered_makes_room_for_nobody(memory: Store) -> None
 
 
 def test_a_program_that_waits_keeps_no_input(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs, asleep, deliver = 30, threading.Semaphore(0), events._Waiting._deliver
+    programs, asleep, deliver = 30, threading.Semaphore(0), long_poll._Waiting._deliver
 
     def noted(waiting: Any, found: Any) -> None:
         deliver(waiting, found)
@@ -219,7 +220,7 @@ def test_a_program_that_waits_keeps_no_input(memory: Store, monkeypatch: pytest.
         gc.collect()
         return Counter(type(one).__name__ for one in gc.get_objects())
 
-    monkeypatch.setattr(events._Waiting, "_deliver", noted)
+    monkeypatch.setattr(long_poll._Waiting, "_deliver", noted)
     body = json.dumps({"seen": {"rq_" + "0" * 32: None}, "seconds": 30}).encode()
     head = (
         "POST /api/v1/program/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -14,7 +14,7 @@ import pytest
 import sayso
 from sayso.model.reviewer import LOCAL, TOKENS, Identity
 from sayso.server.app import create_app
-from sayso.server.events import PageHub
+from sayso.server.live import PageHub
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -27,8 +27,7 @@ from sayso import clock as sayso_clock
 from sayso import errors
 from sayso.cli import main, serve
 from sayso.model.reviewer import Quorum, Reviewer
-from sayso.server import create_app
-from sayso.server import events as live
+from sayso.server import create_app, live
 from sayso.stores.base import Store
 from sayso.stores.http import HttpStore
 from sayso.testing import sample_call

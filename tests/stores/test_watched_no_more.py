@@ -19,7 +19,7 @@ import pytest
 
 pytest.importorskip("opentelemetry.exporter.prometheus")
 
-from sayso.server import events
+from sayso.server.api import long_poll
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
@@ -106,7 +106,7 @@ def test_what_is_watched_for_a_while_longer_is_not_watched_for_ever(
         watched.append(wake)
         return watch_all(wake)
 
-    monkeypatch.setattr(events, "_LINGER", 0.05)
+    monkeypatch.setattr(long_poll, "_LINGER", 0.05)
     monkeypatch.setattr(store, "watch_all", noted)
     with serving(store=store) as server, ask_once(server, store) as connection:
         assert connection.getresponse().status == 200

@@ -38,9 +38,8 @@ from sayso import __version__, config, errors
 from sayso.model import duration
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import choose, escape, later, say, speaking, spoken, unisolated
-from sayso.server import events, metrics
-from sayso.server.api import aap, problems, program, review
-from sayso.server.api import events as api_events
+from sayso.server import live, metrics
+from sayso.server.api import aap, events, problems, program, review
 from sayso.server.api.endpoint import Api, Context, Endpoint, Router
 from sayso.server.api.events import Broadcaster, EventLog
 from sayso.server.api.messages import ProblemDocument
@@ -175,7 +174,7 @@ _document_once = cache(lambda: document(endpoints()))
 
 def endpoints() -> list[Endpoint]:
     """Return all endpoints of sayso's API, without those of AAP, which has its own specification."""
-    return [each for module in (review, program, api_events) for each in module.router.endpoints] + _document.endpoints
+    return [each for module in (review, program, events) for each in module.router.endpoints] + _document.endpoints
 
 
 @_document.get("/v1/openapi.json", "This document")
@@ -213,7 +212,7 @@ def _routes() -> list[BaseRoute]:
         Route("/r/{request_id}/{action}", post_route(actions.act), methods=["POST"]),
         Route("/bulk", get_route(actions.confirm)),
         Route("/bulk", post_route(actions.decide), methods=["POST"]),
-        Route("/events", events.events),
+        Route("/events", live.events),
         Route("/login", login.link_page),
         Route("/login", login.use_link, methods=["POST"]),
         Route("/login/openid", login.oidc_callback),
@@ -380,8 +379,8 @@ def create_app(
     state.in_flight, state.open_per_run, state.open_per_token = InFlight(in_flight), open_per_run, open_per_token
     state.writer, state.faults = Writer(store), FaultLog()
     state.event_log = EventLog(store)
-    state.broadcasters = events.PerLoop(partial(Broadcaster, state.event_log))
-    state.live_pages = events.PerLoop(partial(events.PageHub, store))
+    state.broadcasters = live.PerLoop(partial(Broadcaster, state.event_log))
+    state.live_pages = live.PerLoop(partial(live.PageHub, store))
     state.metrics, state.insights = metrics.Metrics(store, state.event_log), insights.Insights(store)
     tables = config.table("hooks") if hooks is None else hooks
     state.hooks = Hooks(store, tables, rate=state.stranger_rate, admits=sign_in.admits)

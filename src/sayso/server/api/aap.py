@@ -38,11 +38,11 @@ from sayso.model.reviewer import TOKENS, Identity, folded
 from sayso.model.schema import Schema
 from sayso.server.api import program
 from sayso.server.api.endpoint import Context, Router, parsed, validated
+from sayso.server.api.long_poll import until_changed
 from sayso.server.api.messages import Input, Query
 from sayso.server.api.problems import Problem, ProblemKind
 from sayso.server.api.validation import AAP_RUNS, Denied, Ownership
 from sayso.server.auth.tokens import Tokens
-from sayso.server.events import until_changed
 from sayso.server.protection import read_bytes
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Store

@@ -29,7 +29,7 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.server.api.endpoint import Context, Principal, Router, is_still_good
 from sayso.server.api.messages import EventsQuery
-from sayso.server.events import Hub, PerLoop, Stream, event_stream
+from sayso.server.live import Hub, PerLoop, Stream, event_stream
 from sayso.stores.base import Filter, Store, Unwatch
 from sayso.stores.review import requests_in
 

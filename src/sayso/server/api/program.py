@@ -30,9 +30,9 @@ from sayso.model.rendering import brief
 from sayso.model.request import Execution, Request, State
 from sayso.model.run import RunRecord, RunState, RunUpdate
 from sayso.server.api.endpoint import Router, encoded, in_thread, validated
+from sayso.server.api.long_poll import StoreVersion, until_changed
 from sayso.server.api.problems import Problem, document_of, problem_of, refusing_input
 from sayso.server.api.validation import Denied, Ownership, validate_request
-from sayso.server.events import StoreVersion, until_changed
 from sayso.stores import http_messages as messages
 from sayso.stores.base import Filter
 from sayso.stores.review import requests_with
