@@ -263,60 +263,55 @@ class Cancel(BaseModel):
         super().__init__(reason=reason, **fields)
 
 
-class Resolution:
-    """One value of `resume=` or `approval_decisions=`.
+# The meaning of a value of `resume=` or `approval_decisions=` depends on its request: a call takes an approval, and a
+# question takes any value as its answer. A `Cancel` ends the run at either.
 
-    Its meaning depends on the request: a call takes an approval, and a question takes any value as its answer.
 
-    Attributes:
-        cancel: The value, if it is a `Cancel`; else None.
+def _cancel_of(given: Any) -> Cancel | None:
+    """Return the value as a `Cancel`; None if it is another one."""
+    fields = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    if fields.get("type") in {_CANCEL, "timbal.cancel"}:
+        reason = fields.get("reason")
+        return Cancel(reason if isinstance(reason, str) else None)
+    return given if isinstance(given, Cancel) else None
+
+
+def _approval_of(given: Any) -> ApprovalResolution:
+    """Return the value as a decision on a call.
+
+    Raises:
+        TypeError: It is not a decision; e.g. a text such as "no" must not be treated as true.
+        pydantic.ValidationError: It is a dict, but not a valid decision.
     """
-
-    def __init__(self, given: Any) -> None:
-        self.given: Any = given
-        self.cancel = given if isinstance(given, Cancel) else None
-        if isinstance(given, Mapping):
-            fields = cast("Mapping[str, Any]", given)
-            if fields.get("type") in {_CANCEL, "timbal.cancel"}:
-                reason = fields.get("reason")
-                self.cancel = Cancel(reason if isinstance(reason, str) else None)
-
-    def approval(self) -> ApprovalResolution:
-        """Return the value as a decision on a call.
-
-        Raises:
-            TypeError: It is not a decision; e.g. a text such as "no" must not be treated as true.
-            pydantic.ValidationError: It is a dict, but not a valid decision.
-        """
-        if isinstance(self.given, ApprovalResolution):
-            return self.given
-        if isinstance(self.given, bool):
-            return ApprovalResolution(approved=self.given)
-        kind = type(self.given).__name__
-        if kind != "dict":
-            raise TypeError(
-                "a decision on a call must be True, False, an ApprovalResolution or a dict with the same fields,"
-                f" not {kind}"
-            )
-        return ApprovalResolution.model_validate(self.given, strict=True)
+    if isinstance(given, ApprovalResolution):
+        return given
+    if isinstance(given, bool):
+        return ApprovalResolution(approved=given)
+    kind = type(given).__name__
+    if kind != "dict":
+        raise TypeError(
+            "a decision on a call must be True, False, an ApprovalResolution or a dict with the same fields,"
+            f" not {kind}"
+        )
+    return ApprovalResolution.model_validate(given, strict=True)
 
 
-def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Resolution]:
+def resolutions_of(*given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Merge mappings of values by id.
 
     Raises:
         TypeError: An argument is not a mapping by id.
         ValueError: An id has two values, which is ambiguous.
     """
-    found: dict[str, Resolution] = {}
+    found: dict[str, Any] = {}
     for values in given:
         if values is not None:
             if not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
                 raise TypeError(f"decisions must be a dict by request id, not {type(values).__name__}")
             for request_id, value in values.items():
-                if request_id in found and found[request_id].given != value:
+                if request_id in found and found[request_id] != value:
                     raise ValueError(f"{request_id} is decided twice, by approval_decisions= and by resume=")
-                found[request_id] = Resolution(value)
+                found[request_id] = value
     return found
 
 
@@ -336,7 +331,7 @@ class DecisionTaker:
         refusals: The results, as texts, of rejections for a run whose lease another process holds.
     """
 
-    def __init__(self, store: Store, resolutions: Mapping[str, Resolution]) -> None:
+    def __init__(self, store: Store, resolutions: Mapping[str, Any]) -> None:
         self.store, self._resolutions = store, resolutions
         self._waited: list[Request] = []
         self.others: dict[str, str] = {}
@@ -413,9 +408,9 @@ class DecisionTaker:
                 if request.run_id not in self._looked_at:
                     _warn(self._ignored(request))
                 continue
-            resolution = self._resolutions[request.id]
+            given = self._resolutions[request.id]
             try:
-                no = resolution.cancel or (None if request.kind == "question" else resolution.approval())
+                no = _cancel_of(given) or (None if request.kind == "question" else _approval_of(given))
             except (TypeError, ValueError):
                 continue  # not a decision, so not a rejection
             if no is None or (isinstance(no, ApprovalResolution) and no.approved):
@@ -461,12 +456,12 @@ class DecisionTaker:
             _warn(f"the decision on {request.id} was not recorded: {text}")
             return {"refused": text}
 
-    def _decided(self, request: Request, resolution: Resolution, history: RunHistory) -> Body | None:
-        if resolution.cancel is not None:
-            self._review.cancel(request.id, resolution.cancel.reason)
+    def _decided(self, request: Request, given: Any, history: RunHistory) -> Body | None:
+        if (cancel := _cancel_of(given)) is not None:
+            self._review.cancel(request.id, cancel.reason)
         elif request.kind == "question":
-            self._review.answer(request.id, resolution.given)
-        elif (approval := resolution.approval()).is_expired():
+            self._review.answer(request.id, given)
+        elif (approval := _approval_of(given)).is_expired():
             return {"expired": True}
         elif request.state is State.PENDING:
             self._vote(request, approval, history)

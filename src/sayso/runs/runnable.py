@@ -25,7 +25,7 @@ from sayso.model.ids import new_run_id
 from sayso.model.redaction import mark_secrets
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
-from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, Resolution, resolutions_of
+from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, resolutions_of
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
@@ -322,7 +322,7 @@ class Run:
 
     def __init__(
         self, runnable: Runnable, args: tuple[Any, ...], kwargs: dict[str, Any], *, parent_id: str | None,
-        run_id: str | None, resolutions: Mapping[str, Resolution],
+        run_id: str | None, resolutions: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.runnable, self.args, self.kwargs = runnable, args, kwargs
         self.parent_id, self.run_id, self.resolutions = parent_id, run_id, resolutions
