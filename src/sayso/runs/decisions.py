@@ -269,7 +269,7 @@ class Cancel(BaseModel):
 
 def _cancel_of(given: Any) -> Cancel | None:
     """Return the value as a `Cancel`; None if it is another one."""
-    fields = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
     if fields.get("type") in {_CANCEL, "timbal.cancel"}:
         reason = fields.get("reason")
         return Cancel(reason if isinstance(reason, str) else None)
