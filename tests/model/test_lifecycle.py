@@ -73,6 +73,12 @@ def ended(state: Any, request: Request | None = None) -> Request:
     return finished(started(request), state)
 
 
+def abandoned(request: Request | None = None) -> Request:
+    lost = lifecycle.abandon(started(request))
+    assert lost is not None
+    return lost.request
+
+
 def expired() -> Request:
     transition = lifecycle.expire(call(), NOW + SECOND)
     assert transition is not None
@@ -86,7 +92,7 @@ def in_state(state: State) -> Request:
         State.RUNNING: started,
         State.DONE: lambda: ended("done"),
         State.FAILED: lambda: ended("failed"),
-        State.UNKNOWN: lambda: ended("unknown"),
+        State.UNKNOWN: abandoned,
         State.REJECTED: lambda: decide(call(), "reject").request,
         State.FEEDBACK: lambda: decide(call(), "feedback").request,
         State.ANSWERED: lambda: decide(question(), "answer").request,
@@ -478,6 +484,17 @@ def test_only_the_last_token_ends_a_call() -> None:
     with pytest.raises(errors.StartRefusedError):
         lifecycle.finish(second, "first", Outcome("done"), NOW)
     assert lifecycle.finish(second, "second", Outcome("done"), NOW).request.state is State.DONE
+
+
+@pytest.mark.parametrize("state", ["unknown", "suspended"])
+def test_a_start_reports_once_how_it_ended(state: Any) -> None:
+    again = started(abandoned(approved(call(idempotent=True))), "again")
+    reported = finished(again, state)
+    cancelled = decide(reported, "cancel").request if reported.state is A else reported
+    assert cancelled.state is U  # nobody knows how the first start ended
+    for outcome in ("suspended", "done"):  # the same message, which a network delivers twice, and another one
+        with pytest.raises(errors.StartRefusedError):
+            lifecycle.finish(cancelled, "again", Outcome(outcome), NOW)
 
 
 def test_a_failed_call_has_the_starts_that_the_gate_gives_it() -> None:

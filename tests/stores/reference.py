@@ -36,6 +36,9 @@ class Wait:
     attempt: int = 0
     tokens: list[str] = field(default_factory=list)
     worker_is_gone: bool = False
+    is_reported: bool = False
+    is_lost: bool = False  # nobody knows how an earlier start ended
+    is_over: bool = False  # somebody, or time, has ended its approval
     rows: int = 1
     grants: int = 0
 
@@ -67,11 +70,15 @@ class Model:
         wait.holds = state in HOLDING
         return state
 
+    def _end(self, wait: Wait, state: str) -> str:
+        wait.is_over = True
+        return self._to(wait, "unknown" if wait.is_lost else state)
+
     def expire(self, wait: Wait) -> None:
         """Write the end that was reached."""
         end = {"pending": wait.ends, "approved": wait.approval_ends}.get(wait.state)
         if end is not None and self.now >= end:
-            self._to(wait, "expired")
+            self._end(wait, "expired")
 
     def settle(self, wait: Wait) -> None:
         """Write the end that was reached, or that the worker is gone."""
@@ -103,7 +110,7 @@ class Model:
             return self._approve(wait, by.lower(), amount)
         past = {"reject": "rejected", "feedback": "feedback", "cancel": "cancelled", "answer": "answered"}
         wait.votes, wait.claimer = set(), None
-        return self._to(wait, past[verb])
+        return self._end(wait, past[verb])
 
     def _approve(self, wait: Wait, by: str, amount: int | None) -> str | None:
         if amount is None and by in wait.votes:
@@ -154,20 +161,25 @@ class Model:
     def start(self, wait: Wait, token: str) -> str | None:
         """Give out the right to run it."""
         self.expire(wait)
-        again = wait.state == "unknown" and wait.idempotent and self.now < wait.approval_ends
+        is_valid = not wait.is_over and self.now < wait.approval_ends
+        again = wait.state == "unknown" and wait.idempotent and is_valid
         if wait.state != "approved" and not again:
             return None
         wait.attempt += 1
         wait.grants += 1
         wait.tokens.append(token)
+        wait.is_lost, wait.is_reported = wait.is_lost or again, False
         wait.worker_is_gone = False
         return self._to(wait, "running")
 
     def finish(self, wait: Wait, token: str, outcome: str) -> str | None:
         """Record how it ended."""
         self.expire(wait)
-        if wait.state not in {"running", "unknown"} or wait.tokens[-1] != token:
+        if wait.state not in {"running", "unknown"} or wait.tokens[-1] != token or wait.is_reported:
             return None
+        wait.is_reported = True
+        if outcome == "failed" and wait.is_lost:
+            return self._to(wait, "unknown")
         if outcome == "failed" and self._may_try_again(wait):
             return self._to(wait, "approved")
         if outcome == "suspended":
@@ -185,14 +197,15 @@ class Model:
         is_forced = force and wait.state == "running"
         if (wait.state != "unknown" and not is_forced) or not self._admits(wait, by, roles):
             return None
-        if not happened and not is_forced and self._may_try_again(wait):
+        wait.is_lost, wait.is_reported = False, True
+        if not happened and not is_forced and not wait.is_over and self._may_try_again(wait):
             return self._to(wait, "approved")
         return self._to(wait, "done" if happened else "failed")
 
     def withdraw(self, wait: Wait) -> str:
         """Let the program take it back."""
         if wait.state in {"pending", "approved"}:
-            self._to(wait, "cancelled")
+            self._end(wait, "cancelled")
             wait.votes = set()
         elif wait.holds and wait.state in FINAL:
             wait.rows += 1

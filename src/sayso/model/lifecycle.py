@@ -546,7 +546,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
         StartRefusedError: The token is not that of the last start, or the outcome is already recorded.
     """
     execution = request.execution
-    if execution is None or execution.token != token or request.state not in {State.RUNNING, State.UNKNOWN}:
+    if execution is None or execution.token != token or execution.finished_at is not None:
         raise errors.StartRefusedError(
             request.id,
             f"request {request.id} is {request.state} and takes no outcome; {outcome.state} was not recorded",
