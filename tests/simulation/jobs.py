@@ -57,6 +57,7 @@ class Job:
         pauses: How often a gated function, or that of a `with` block, may pause half-way.
         waits: Whether a gate blocks for a while, and raises then, instead of raising at once.
         tool: The name of a gated function.
+        is_nested: Whether a step is in a workflow of its own.
         asks: Whether a step asks a person something before it makes the call.
     """
 
@@ -79,6 +80,7 @@ class Job:
     pauses: int = 0
     waits: bool = False
     tool: str = "pay"
+    is_nested: bool = False
     asks: bool = False
 
     @property

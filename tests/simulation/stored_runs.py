@@ -46,7 +46,9 @@ def _workflow(scene: Scene, store: Store, terms: Job) -> sayso.Workflow:
         await rest()
         return place
 
-    @sayso.gate(name="ship", wait="raise", store=store)
+    lasts: dict[str, Any] = {"expires": terms.expires, "approval_expires": terms.lasts}
+
+    @sayso.gate(name="ship", wait="raise", store=store, **lasts)
     async def ship(quote: int) -> str:
         return await make("flow/book", {"quote": quote})
 
@@ -69,7 +71,8 @@ def _workflow(scene: Scene, store: Store, terms: Job) -> sayso.Workflow:
 
     flow = sayso.Workflow(name="flow", store=store)
     flow.step(sayso.Tool(quote))
-    flow.step(sayso.Tool(pay, requires_approval=True, idempotent=terms.idempotent), depends_on=["quote"])
+    paying = sayso.Tool(pay, requires_approval=True, idempotent=terms.idempotent, **lasts)
+    flow.step(sayso.Workflow(name="inner").step(paying) if terms.is_nested else paying, depends_on=["quote"])
     return flow.step(sayso.Tool(book), depends_on=["quote"]) if terms.calls > 1 else flow
 
 
@@ -80,8 +83,19 @@ def _terms(scene: Scene) -> Job:
     job.calls = world.rng.choice((1, 2))
     job.is_slow, job.asks = world.rng.random() < 0.3, world.rng.random() < 0.4
     job.idempotent = job.calls == 1 and world.rng.random() < 0.3
+    job.expires, job.lasts = (world.rng.choice((short, "24h", "24h")) for short in ("40s", "30s"))
+    job.is_nested = world.rng.random() < 0.3
     scene.promises.terms[RUN] = job.terms
     return job
+
+
+def _habits(scene: Scene) -> Habits:
+    rng = scene.world.rng
+    undo = 20 if rng.random() < 0.2 else None
+    if undo is not None:
+        scene.promises.undo = undo
+        scene.world.kinds.remove(scene.world.jump)  # by the clock of the store, the time to undo would last for hours
+    return Habits(undo=undo, resolves=rng.random() < 0.4, stops=rng.random() < 0.2)
 
 
 def _starter(scene: Scene, opened: Callable[[], Store], terms: Job) -> Callable[[Process], None]:
@@ -150,7 +164,7 @@ class runs(Scene):  # noqa: N801  the name by which a schedule is reported
 
     def __init__(self, world: World) -> None:
         super().__init__(world, world.machine("host"))
-        self.habits = Habits(resolves=world.rng.random() < 0.4)
+        self.habits = _habits(self)
         world.kinds += [_stop_worker(self)] * 2
 
     def start_all(self) -> None:
@@ -175,7 +189,7 @@ class workers(server):  # noqa: N801
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self.habits = Habits(resolves=world.rng.random() < 0.4)
+        self.habits = _habits(self)
         world.kinds += [_stop_worker(self)] * 2
 
     def start_programs(self, token: str) -> None:
