@@ -169,6 +169,23 @@ def test_a_session_that_lost_its_prepared_statements_is_given_up(store: Postgres
         assert connection.closed
 
 
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "shared"])
+def test_a_server_that_has_become_read_only_is_left_for_the_one_that_can_be_written(
+    store: PostgresStore, url: str, *, is_shared: bool
+) -> None:
+    def ask() -> object:
+        return store.together([lambda view: view.ask(request)])[0] if is_shared else store.ask(request)
+
+    here, database, request = server(), urlsplit(url).path[1:], sample_call(None)
+    store.ask(sample_call(None))
+    here.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
+    store._connections.close()  # as when a primary is restarted as a standby
+    told = outcomes_of([ask])
+    assert [type(one) for one in told] == [errors.StoreReadOnlyError]
+    here.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+    assert ask() == request
+
+
 def test_what_may_have_been_committed_and_leaves_no_trace_is_said(url: str, proxy: Proxy) -> None:
     with closing(PostgresStore(through(proxy, url))) as store:
         store.keep(Record("note", "a", {}))

@@ -205,6 +205,8 @@ class PostgresStore(Watched, SqlStore):
             except faults.DataError:
                 raise
             except psycopg.Error as error:
+                if isinstance(error, faults.ReadOnlySqlTransaction):
+                    self._connections.close()  # its server may have become a standby, and another one is the primary
                 raise fault_of(error, self._place) from error
 
     def close(self) -> None:
