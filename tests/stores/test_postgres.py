@@ -914,6 +914,38 @@ def test_a_verb_that_waits_for_a_row_holds_up_no_verb_that_does_not_need_it(stor
     assert store.get(locked.id).state is State.APPROVED
 
 
+def test_an_approval_that_ends_while_its_start_waits_for_a_row_starts_nothing(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    request, told, tries = store.ask(sample_call(None)), list[object](), list[bool]()
+    now, transaction = store.now, store._transaction
+    decide(store, request)
+
+    def noted(verb: Any, *args: Any, **options: Any) -> PostgresTransaction:
+        tries.append(verb.is_alone)
+        return transaction(verb, *args, **options)
+
+    def start() -> None:
+        told.extend(outcomes_of([partial(store.start, request.id, new_token())]))
+
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM sayso.standing WHERE id = %s FOR UPDATE", (request.id,))
+        monkeypatch.setattr(store, "_transaction", noted)
+        starting = threading.Thread(target=start)
+        starting.start()
+        deadline = time.monotonic() + PATIENCE
+        while not raw(url, "SELECT 1 FROM pg_locks WHERE NOT granted"):
+            assert time.monotonic() < deadline
+        monkeypatch.setattr(store, "now", lambda: now() + request.approval_window)
+        while False not in tries:  # it goes on waiting in a transaction, and looks at the time anew
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    starting.join()
+    assert [type(one) for one in told] == [errors.ApprovalExpiredError]
+
+
 def test_a_start_with_an_effect_waits_for_another_one_of_it(store: PostgresStore, url: str) -> None:
     import psycopg
 
