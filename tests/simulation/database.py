@@ -191,7 +191,7 @@ def _waited(wait: Callable[..., Any]) -> Callable[..., Any]:
             return wait(self, gen, *args, **options)
         try:
             result = _driven(self, gen, world)
-            if "after" in _cuts:
+            if "after" in _cuts and not world.is_calm:
                 _cuts.remove("after")
                 _seen().cut(self)
                 raise psycopg.OperationalError("the connection was lost, and the answer with it")
@@ -216,7 +216,7 @@ def _begun(run: Callable[..., Any]) -> Callable[..., Any]:
             except Killed:
                 _seen().cut(self)
                 raise
-            if "before" in _cuts:
+            if "before" in _cuts and not world.is_calm:
                 _cuts.remove("before")
                 _seen().cut(self)
         return run(self, *args, **options)

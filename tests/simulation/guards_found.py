@@ -37,6 +37,7 @@ CHOSEN = (
     "an outcome stands",
     "an unknown outcome is not retried",
     "only the last token ends a call",
+    "a start looks whether starts are stopped",
     "failed gives back to a budget",
     "a budget gets back nothing that an earlier start may have used",
     "a budget gets nothing back by the word of a call inside",

@@ -32,12 +32,23 @@ def _play(use: Callable[[World | None], None], seeds: range) -> int:
 
 
 def test_a_few_schedules_keep_every_promise(use: Callable[[World | None], None]) -> None:
-    assert _play(use, range(40)) == 40
+    assert _play(use, range(20)) == 20
 
 
 @pytest.mark.slow
 def test_some_hundred_schedules_keep_every_promise(use: Callable[[World | None], None]) -> None:
-    assert _play(use, range(1_000, 1_600)) == 600
+    assert _play(use, range(1_000, 1_250)) == 250
+
+
+@pytest.mark.slow
+def test_schedules_on_a_database_keep_every_promise(use: Callable[[World | None], None]) -> None:
+    pytest.importorskip("psycopg")
+    from tests.simulation.database import DATABASE_SCENES, on_database
+
+    with on_database():
+        for seed in range(6):
+            played = play(seed, use, DATABASE_SCENES[seed % len(DATABASE_SCENES)])
+            assert played.broken is None, f"--scene database --seed {seed}: {played.broken!r}, after {played.faults}"
 
 
 def test_a_seed_gives_the_same_schedule_in_another_process(use: Callable[[World | None], None]) -> None:
