@@ -524,6 +524,18 @@ def test_a_resolved_call_that_did_not_happen_may_use_its_retries() -> None:
     assert (spent.request.state, spent.request.holds) == (State.FAILED, False)
 
 
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_nothing_is_tried_again_after_the_approval_has_ended(idempotent: bool) -> None:
+    request = approved(call(retries=1, idempotent=idempotent))
+    failed = lifecycle.finish(started(request), "t", Outcome("failed"), NOW + SECOND)
+    unknown = ended("unknown", request)
+    resolved = lifecycle.resolve(unknown, BOB, roles=(), happened=False, comment=None, channel="test", now=NOW + SECOND)
+    for last in (failed, resolved):
+        assert (last.request.state, last.request.holds, last.detail.get("may_try_again")) == (
+            State.FAILED, False, None,
+        )  # fmt: skip
+
+
 def test_a_call_that_was_given_up_by_force_is_spent_whatever_the_gate_allows() -> None:
     running = started(approved(call(retries=5, idempotent=True)))
     given_up = forced(running, happened=False)

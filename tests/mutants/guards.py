@@ -739,8 +739,13 @@ MUTANTS = [
         "test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown",
     ),
     Mutant(
+        "nothing is tried again after the approval has ended", "model/lifecycle.py",
+        "return is_approved and is_in_time and (", "return is_approved and (",
+        "model/test_lifecycle.py::test_nothing_is_tried_again_after_the_approval_has_ended",
+    ),
+    Mutant(
         "a cancelled approval starts nothing after an unknown start", "model/lifecycle.py",
-        "return is_approved and (request.idempotent", "return (request.idempotent",
+        "return is_approved and is_in_time and", "return is_in_time and",
         "gates/test_ambiguous_outcomes.py::"
         "test_a_cancelled_approval_starts_nothing_although_an_earlier_start_is_unknown",
     ),

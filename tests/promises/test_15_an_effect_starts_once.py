@@ -13,6 +13,7 @@ from sayso import audit, clock, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.stores import processes
 from sayso.testing.doubles import sample_call
 from sayso.view.card import status_line
 from tests.promises.world import World
@@ -187,11 +188,13 @@ def test_15_a_failed_call_that_may_be_tried_again_frees_the_effect_until_it_is(
     world.store.start(first.id, "t")
     world.store.finish(first.id, "t", Outcome("failed", error="ValueError: closed"))
     assert world.store.start(second.id, "u").state is State.RUNNING
-    for outcome in (None, Outcome("unknown"), Outcome("failed")):
+    for step in (
+        lambda: world.store.settle(second.id, gone=processes.current()),
+        lambda: world.store.finish(second.id, "u", Outcome("failed")),
+    ):
         with pytest.raises(errors.EffectTakenError, match=f"{second.id}, which is (running|unknown)"):
             world.store.start(first.id, "v")
-        if outcome is not None:
-            world.store.finish(second.id, "u", outcome)
+        step()
     assert world.store.start(first.id, "w").state is State.RUNNING
     with pytest.raises(errors.EffectTakenError, match=first.id):
         world.store.start(third.id, "x")

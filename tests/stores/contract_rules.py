@@ -369,9 +369,13 @@ class RuleContract(StoreContract):
         assert audit.verify(self.store).broken == ()
 
     def test_who_was_given_up_may_still_say_once_how_the_call_ended(self) -> None:
-        request = self.unknown("mine")
+        request = self.started("mine")
+        assert request.execution is not None
+        assert self.store.settle(request.id, gone=request.execution.worker).state is State.UNKNOWN
         assert self.store.finish(request.id, "mine", Outcome("done")).state is State.DONE
         refusal(errors.StartRefusedError, lambda: self.store.finish(request.id, "mine", Outcome("failed")))
+        reported = self.unknown("its own")
+        refusal(errors.StartRefusedError, lambda: self.store.finish(reported.id, "its own", Outcome("done")))
 
     def test_an_unknown_outcome_is_resolved_once_by_a_person(self) -> None:
         for happened, state in ((True, State.DONE), (False, State.FAILED)):

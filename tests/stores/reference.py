@@ -161,8 +161,7 @@ class Model:
     def start(self, wait: Wait, token: str) -> str | None:
         """Give out the right to run it."""
         self.expire(wait)
-        is_valid = not wait.is_over and self.now < wait.approval_ends
-        again = wait.state == "unknown" and wait.idempotent and is_valid
+        again = wait.state == "unknown" and wait.idempotent and self._is_valid(wait)
         if wait.state != "approved" and not again:
             return None
         wait.attempt += 1
@@ -189,7 +188,10 @@ class Model:
         return self._to(wait, outcome)
 
     def _may_try_again(self, wait: Wait) -> bool:
-        return wait.idempotent or wait.attempt <= wait.retries
+        return self._is_valid(wait) and (wait.idempotent or wait.attempt <= wait.retries)
+
+    def _is_valid(self, wait: Wait) -> bool:
+        return not wait.is_over and self.now < wait.approval_ends
 
     def resolve(self, wait: Wait, by: str, roles: set[str], *, happened: bool, force: bool) -> str | None:
         """Say how an unknown outcome was; by force also how a call ended that is still taken for running."""
@@ -198,7 +200,7 @@ class Model:
         if (wait.state != "unknown" and not is_forced) or not self._admits(wait, by, roles):
             return None
         wait.is_lost, wait.is_reported = False, True
-        if not happened and not is_forced and not wait.is_over and self._may_try_again(wait):
+        if not happened and not is_forced and self._may_try_again(wait):
             return self._to(wait, "approved")
         return self._to(wait, "done" if happened else "failed")
 

@@ -399,7 +399,7 @@ def resolve(
         detail["given_up"] = execution.worker
     found = _result_fields(request, outcome) if happened and outcome is not None else {}
     ended = _evolve(execution, finished_at=now, resolved_by=by, unresolved=False, **found)
-    if not happened and not is_forced and _may_try_again(request, execution):
+    if not happened and not is_forced and _may_try_again(request, execution, now):
         return Transition(_evolve(request, state=State.APPROVED, execution=ended), "resolved", by, channel, detail)
     state = State.DONE if happened else State.FAILED
     return Transition(_evolve(request, state=state, holds=False, execution=ended), "resolved", by, channel, detail)
@@ -446,9 +446,10 @@ def send_back(request: Request, by: Identity, problems: Collection[str], now: da
     return Transition(new, "returned", by, "program", {"reason": reason})
 
 
-def _may_try_again(request: Request, execution: Execution) -> bool:
+def _may_try_again(request: Request, execution: Execution, now: datetime) -> bool:
     is_approved = request.decision is not None and request.decision.verb == "approve"  # and not cancelled since
-    return is_approved and (request.idempotent or execution.attempt <= request.retries)
+    is_in_time = request.approval_expires_at is not None and now < request.approval_expires_at
+    return is_approved and is_in_time and (request.idempotent or execution.attempt <= request.retries)
 
 
 _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, State.APPROVED}
@@ -503,10 +504,8 @@ def start(
         ended = _ended_at(request)
         raise errors.ApprovalExpiredError(request.id, expired_at=ended, age=ago(ended, now))
     again = request.state is State.UNKNOWN and request.idempotent
-    if again and request.approval_expires_at is not None and now >= request.approval_expires_at:
-        raise errors.OutcomeUnknownError(request.id)
     # In any state. A token starts once, because the network may deliver its message again after the call has ended.
-    is_spent = before is not None and (before.token == token or not _may_try_again(request, before))
+    is_spent = before is not None and (before.token == token or not _may_try_again(request, before, now))
     if (request.state is not State.APPROVED and not again) or is_spent:
         raise _not_startable(request, now)
     if seen is not None and seen.execution != before:
@@ -560,7 +559,7 @@ def finish(request: Request, token: str, outcome: Outcome, now: datetime) -> Tra
     # That this start failed does not tell how an earlier one ended, and only that would free the effect.
     event = "unknown" if outcome.state == "failed" and execution.unresolved else outcome.state
     state, holds = _ENDS[event], event == "unknown"
-    if state is State.FAILED and _may_try_again(request, execution):
+    if state is State.FAILED and _may_try_again(request, execution, now):
         state, holds, detail["may_try_again"] = State.APPROVED, True, True
     new = _evolve(request, state=state, holds=holds, execution=ended)
     return Transition(new, event, request.requester, "program", detail)
