@@ -555,6 +555,31 @@ def test_a_spent_approval_no_longer_holds_and_an_unknown_one_does() -> None:
     assert [ended(state).holds for state in ("done", "failed", "unknown")] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("before", "how"),
+    [
+        (lambda: ended("failed", approved(call(retries=1))), "failed"),
+        (lambda: ended("suspended"), "stopped half-way to ask a person"),
+        (lambda: VERBS["did not"](ended("unknown", approved(call(retries=1)))).request, "did not take effect, as bob"),
+    ],
+    ids=["failed", "suspended", "resolved"],
+)
+def test_what_was_started_is_not_said_to_be_not_run(before: Callable[[], Request], how: str) -> None:
+    gone = lifecycle.expire(before(), NOW + SECOND)
+    assert gone is not None
+    for last in (gone.request, decide(before(), "cancel").request):
+        assert f"pay was started, and {how}" in last.message_for_model()
+        assert "it was not run again: " in last.message_for_model()
+
+
+def test_an_unknown_start_is_not_forgotten_while_a_changed_call_waits_again() -> None:
+    changed = decide(call(idempotent=True), "approve", edited=sample_edit(call(), amount=7)).request
+    half = finished(started(abandoned(changed)), "suspended")
+    back = lifecycle.send_back(half, AGENT, ["amount: is odd"], NOW)
+    assert back is not None
+    assert "nobody knows whether it took effect" in back.request.message_for_model()
+
+
 def test_the_programs_own_withdrawal_is_a_cancellation_by_it() -> None:
     withdrawn = lifecycle.withdraw(approved(), AGENT, NOW)
     assert withdrawn is not None

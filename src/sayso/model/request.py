@@ -457,8 +457,9 @@ def _approval(request: Request) -> Iterator[str]:
 def _ending(request: Request) -> Iterator[str]:
     is_call = isinstance(request.subject, Call)
     name = request.subject.name if isinstance(request.subject, Call) else "The question"
-    what, undone = ("call", f"{name} was not run") if is_call else ("question", f"{name} was not answered")
-    final, execution = _FINAL.format(what=what), request.execution
+    execution = request.execution
+    what, undone = ("call", _undone(name, execution)) if is_call else ("question", f"{name} was not answered")
+    final = _FINAL.format(what=what)
     error = "" if execution is None or execution.error is None else brief(execution.error, _ERROR_ROOM)
     finder = None if execution is None or execution.resolved_by is None else name_of(execution.resolved_by)
     who, words = _decider(request)
@@ -472,7 +473,8 @@ def _ending(request: Request) -> Iterator[str]:
         case State.CANCELLED:
             yield f"{undone}: {who} cancelled it{words}. {final}"
         case State.EXPIRED:
-            why = "nobody decided in time" if request.decision is None else "its approval expired before it was used"
+            unused = " before it was used" if execution is None else ""
+            why = "nobody decided in time" if request.decision is None else f"its approval expired{unused}"
             yield f"{undone}: {why}, which counts as a rejection. {final}"
         case State.UNKNOWN:
             yield (
@@ -488,6 +490,21 @@ def _ending(request: Request) -> Iterator[str]:
             yield f"{name} took effect, as {finder} found out; its result is not known. Do not repeat this call."
         case _:
             pass  # the result, or the answer, says the rest
+
+
+def _undone(name: str, execution: Execution | None) -> str:
+    """Return the beginning of a message about a call that waits or was refused: what its starts did, if any."""
+    if execution is None:
+        return f"{name} was not run"
+    if execution.unresolved:
+        how = "nobody knows whether it took effect"
+    elif execution.resolved_by is not None:
+        how = f"did not take effect, as {name_of(execution.resolved_by)} found out"
+    elif execution.stopped and execution.error is None:
+        how = "stopped half-way to ask a person"
+    else:
+        how = f"failed ({brief(execution.error, _ERROR_ROOM)})" if execution.error else "failed"
+    return f"{name} was started, and {how}; it was not run again"
 
 
 def _failure(name: str, error: str) -> str:
