@@ -519,6 +519,9 @@ class Promises:
             is_left |= row.state == "approved" and (row.starts > 0 or row.has_paused)
             # Nobody can withdraw the request of a gate whose effect another one has.
             is_left |= row.state == "approved" and row.columns["effect_digest"] is not None
+            # A worker that was stopped leaves it; the run then waits until somebody resolves another of its calls.
+            same_run = (one for one in self.rows.values() if one.columns["run_id"] == row.columns["run_id"])
+            is_left |= row.state == "approved" and any(one.state == "unknown" for one in same_run)
             if row.state in {"pending", "approved", "running"} and not is_left:
                 raise self.broken(f"{request_id} is still {row.state}")
             has_happened = self.effects[request_id] > 0
