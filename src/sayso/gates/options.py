@@ -181,13 +181,13 @@ def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> 
             )
 
 
-def redact_names(redact: Collection[str]) -> tuple[str, ...]:
-    """Return the names in `redact=`; raises `ConfigError` if it is not a collection of names."""
+def redact_names(redact: Collection[str], option: str = "redact") -> tuple[str, ...]:
+    """Return the names in an option such as `redact=`; raises `ConfigError` if it is not a collection of names."""
     if isinstance(redact, str) or not isinstance(redact, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"redact= takes a collection of names, not {redact!r}")
+        raise ConfigError(f"{option}= takes a collection of names, not {redact!r}")
     strange = [name for name in redact if not isinstance(name, str) or not name.strip()]  # pyright: ignore[reportUnnecessaryIsInstance]
     if strange:
-        raise ConfigError(f"redact= takes names of arguments or fields as strings, not {strange[0]!r}")
+        raise ConfigError(f"{option}= takes names of arguments or fields as strings, not {strange[0]!r}")
     return tuple(redact)
 
 

@@ -21,7 +21,7 @@ from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import ENTERED
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.hooks import HookError
-from sayso.gates.options import Gate, check_hook, check_known, has_own_name, quorum_of
+from sayso.gates.options import Gate, check_hook, check_known, has_own_name, quorum_of, redact_names
 from sayso.gates.signals import ConfirmationRequired
 from sayso.model import cached_property, canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal, runs_later
@@ -207,7 +207,7 @@ class Definition:
             "description": self.description if self._describe is not None else description or self.description,
             "expires": duration.option("expires", given["expires"]),
             "approval_expires": duration.option("approval_expires", given["approval_expires"]),
-            "quorum": quorum_of(given["quorum"], given["roles"]), "redact": tuple(given["approval_redact_keys"]),
+            "quorum": quorum_of(given["quorum"], given["roles"]), "redact": redact_names(given["approval_redact_keys"], "approval_redact_keys"),
             "redactor": given["approval_redactor"],
             "escalation": Escalation.of(given["escalate_after"], given["escalate_to"]),
         }  # fmt: skip
