@@ -207,7 +207,8 @@ class Definition:
             "description": self.description if self._describe is not None else description or self.description,
             "expires": duration.option("expires", given["expires"]),
             "approval_expires": duration.option("approval_expires", given["approval_expires"]),
-            "quorum": quorum_of(given["quorum"], given["roles"]), "redact": redact_names(given["approval_redact_keys"], "approval_redact_keys"),
+            "quorum": quorum_of(given["quorum"], given["roles"]),
+            "redact": redact_names(given["approval_redact_keys"], "approval_redact_keys"),
             "redactor": given["approval_redactor"],
             "escalation": Escalation.of(given["escalate_after"], given["escalate_to"]),
         }  # fmt: skip
