@@ -1,7 +1,7 @@
 """Take guards away and count the schedules until the simulation notices: `python tests/simulation/guards_found.py`.
 
 Each guard is one of `tests/mutants/guards.py`, removed in a copy of the package. Prints a row of the table in
-`docs/reliability.md` for each.
+`docs/assets/simulated-guards.txt` for each.
 """
 
 from __future__ import annotations
