@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, cast
@@ -333,7 +333,7 @@ class DecisionTaker:
 
     def __init__(self, store: Store, resolutions: Mapping[str, Any]) -> None:
         self.store, self._resolutions = store, resolutions
-        self._waited: list[Request] = []
+        self._waited: list[Request] | None = None
         self.others: dict[str, str] = {}
         self.refusals: list[str] = []
         self._looked_at: set[str] = set()
@@ -368,9 +368,20 @@ class DecisionTaker:
         Raises:
             Halt: All calls with decisions were already executed by another process.
         """
-        if not self._resolutions and not history.waiting():
+        if not self._resolutions and (self._waited is not None or not history.waiting()):
             return {}
         return await call_store(self.store, self._decisions, history)
+
+    def take_run(self, run_id: str, holder: str) -> RunSnapshot:
+        """Take the lease of a run; if there are no decisions, read what it waits for in the same thread hop."""
+        snapshot = self.store.take_run(run_id, holder)
+        if not self._resolutions:
+            with suppress(errors.SaysoError):  # `decide` reads again and reports the error
+                self._wait_for({step.place: step.waits for step in snapshot.steps}.values())
+        return snapshot
+
+    def _wait_for(self, request_ids: Iterable[str | None]) -> None:
+        self._waited = [self.store.get(request_id) for request_id in dict.fromkeys(request_ids) if request_id]
 
     def _decisions(self, history: RunHistory) -> dict[str, Body]:
         """Record the decisions and then read what the run waits for, in one hop to the store's thread."""
@@ -394,7 +405,7 @@ class DecisionTaker:
                 # Copy only these fields: data that is put here counts as produced here, and is no longer verified.
                 waits = {name: body[name] for name in ("waits", "path", "name", "schema") if name in body}
                 history.put(place, {**waits, "note": {**(body.get("note") or {}), **note}})
-        self._waited = [self.store.get(body["waits"]) for _, body in history.waiting()]
+        self._wait_for(body["waits"] for _, body in history.waiting())
         return notes
 
     def refuse(self, run_id: str) -> None:
@@ -506,9 +517,9 @@ class DecisionTaker:
         Raises:
             Halt: A request was cancelled.
         """
-        history = step.history
-        history.approved = {request.id: request for request in self._waited if request.state is State.APPROVED}
-        request = next((one for one in self._waited if one.state is State.CANCELLED and one.holds), None)
+        history, waited = step.history, self._waited or ()
+        history.approved = {request.id: request for request in waited if request.state is State.APPROVED}
+        request = next((one for one in waited if one.state is State.CANCELLED and one.holds), None)
         if request is None:
             return
         halt = cancelled(step, request)

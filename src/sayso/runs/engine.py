@@ -9,8 +9,8 @@ too (`NestedCalls`), so that a handler that runs again gets their results.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 from sayso import config, errors
@@ -48,16 +48,15 @@ _NO_FAILURE = (errors.OutcomeNotRecordedError, errors.OutcomeUnknownError, error
 """Errors of a call that a handler made, which the call's end, the store or `sayso go` may resolve."""
 
 
-@contextmanager
-def _halting() -> Generator[None]:
-    """Let an error of the store, a rule or a start stop the run, which can be resumed: no handler has failed."""
-    try:
-        yield
-    except errors.SaysoError as error:
-        reasons = [reason for kind, reason in _REASONS.items() if isinstance(error, kind)]
-        if not reasons:
-            raise
-        raise Halt("error", reasons[0], str(error), error) from error
+def _halt(error: errors.SaysoError) -> Halt:
+    """Return what stops a run at an error of the store, a rule or a start: no handler has failed, so it can be resumed.
+
+    Raises any other error.
+    """
+    for kind, reason in _REASONS.items():
+        if isinstance(error, kind):
+            return Halt("error", reason, str(error), error)
+    raise error
 
 
 async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
@@ -70,8 +69,10 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
     """
     known = step.history.known.get(step.place)
     if known is not None and "status" in known:
-        with _halting():
+        try:
             known = await _confirmed(step, known)
+        except errors.SaysoError as error:
+            raise _halt(error) from error
         if "status" in known:
             return _repeated(step, known)
     limit = step.history.limit if step.runnable.kind == "tool" else None
@@ -80,8 +81,10 @@ async def run_step(step: StepContext, given: Mapping[str, Any]) -> Any:
         step.emit_start()
         token = current_context.set(step)
         try:
-            with _halting():
+            try:
                 value = await _value(step, given, None if known is None else known.get("waits"))
+            except errors.SaysoError as error:
+                raise _halt(error) from error
         except Halt as halt:
             step.emit_end(halt.status, halt.output, halt.error)
             raise
@@ -105,8 +108,10 @@ async def _save_end(step: StepContext, status: RunStatus, error: Body | None = N
     if "status" not in step.history.known.get(step.place, ()):
         step.record(status, value=value, error=error)
         if not step.is_outermost:
-            with _halting():
+            try:
                 await step.history.save()
+            except errors.SaysoError as fault:
+                raise _halt(fault) from fault
 
 
 def _repeated(step: StepContext, known: Body) -> Any:

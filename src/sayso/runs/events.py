@@ -13,8 +13,10 @@ These three are raised between steps inside `sayso.runs` and never reach a progr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from math import isfinite, isnan
 from typing import Annotated, Any, Literal, cast
 
@@ -270,11 +272,16 @@ def event_of(
     call = request.effective
     return ApprovalEvent(
         **place, approval_id=request.id, input=call.arguments,
-        input_schema=Schema.from_text(call.schema).json_schema(),
+        input_schema=json.loads(_json_schema(call.schema)),
         prompt=request.prompt, description=facts.get("description") or request.description, kind=facts.get("kind"),
         ui=facts.get("ui"), fingerprint=request.current_fingerprint,
         metadata={**facts.get("metadata", {}), "approval": metadata},
     )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _json_schema(text: str) -> str:
+    return json.dumps(Schema.from_text(text).json_schema())
 
 
 def entry_of(event: ApprovalEvent | InteractionEvent) -> dict[str, Any]:

@@ -117,7 +117,7 @@ async def _open_run(run: Run, decisions: DecisionTaker) -> RunHistory:
             await stream.leaving()
         lease = Lease()
         try:
-            snapshot = await call_store(store, store.take_run, run_id, lease.holder)
+            snapshot = await call_store(store, decisions.take_run, run_id, lease.holder)
         except BaseException as error:
             lease.release()  # even if the store has granted it: a traceback could keep the lease alive
             if isinstance(error, errors.RunNotFoundError) and run.parent_id is None:
