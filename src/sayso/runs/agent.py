@@ -118,7 +118,7 @@ class Tool(Runnable, Generic[P, R_co]):
             name=own if name is None else name,
             function=entry(handler),
             description=description or inspect.getdoc(handler),
-            more={
+            tool_options={
                 "key": key, "effect": effect, "title": title, "summary": summary,
                 "ambiguous": exception_classes(ambiguous), "suspends": exception_classes(suspends, "suspends="),
             },

@@ -143,7 +143,7 @@ def options_of(runnable: type) -> frozenset[str]:
     starts = [vars(base)["__init__"] for base in runnable.__mro__ if "__init__" in vars(base) and base is not object]
     found = [parameter for start in starts for parameter in inspect.signature(start).parameters.values()]
     own = {p.name for p in found if p.kind is inspect.Parameter.KEYWORD_ONLY}
-    return frozenset(_OPTIONS) | own - {"function", "more"}
+    return frozenset(_OPTIONS) | own - {"function", "tool_options"}
 
 
 class Definition:
@@ -177,9 +177,10 @@ class Definition:
     on_reject: OnReject = "raise"
 
     def __init__(
-        self, *, name: str, function: Callable[..., Any], more: Mapping[str, Any] | None = None, **options: Any
+        self, *, name: str, function: Callable[..., Any], tool_options: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:  # fmt: skip
-        # `more` are fields of the gate that only tools have.
+        # `tool_options` are fields of the gate that only tools have.
         check_known(type(self).__name__, options, options_of(type(self)))
         given = {**{option: read.default for option, read in _OPTIONS.items()}, **options}
         for option, read in _OPTIONS.items():
@@ -201,7 +202,7 @@ class Definition:
         self._ui, self._ui_kind = by_name(given["approval_ui"], rest), given["approval_kind"]
         self._describe = by_name(description, rest) if callable(description) else None
         as_they_are = ("risk", "idempotent", "verify", "notify_arguments", "always")
-        own = {option: by_name(value, rest) for option, value in (more or {}).items()}
+        own = {option: by_name(value, rest) for option, value in (tool_options or {}).items()}
         self._options: dict[str, Any] = own | {option: given[option] for option in as_they_are} | {
             "prompt": by_name(given["approval_prompt"], rest),
             "description": self.description if self._describe is not None else description or self.description,

@@ -44,6 +44,7 @@ _REASONS = {
 
 MAY_FAIL = {State.PENDING, State.APPROVED, State.RUNNING, State.UNKNOWN}
 """States of a request that has an effect now, and may end without it."""
+
 _NO_FAILURE = (errors.OutcomeNotRecordedError, errors.OutcomeUnknownError, errors.StoppedError, errors.StoreError)
 """Errors of a call that a handler made, which the call's end, the store or `sayso go` may resolve."""
 
