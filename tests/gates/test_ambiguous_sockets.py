@@ -83,13 +83,15 @@ def refusing() -> int:
 
 
 def by_urllib(port: int, seconds: float) -> None:
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds).read()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=seconds) as answer:
+        answer.read()
 
 
 def by_http_client(port: int, seconds: float) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)) as line:
         line.request("POST", "/", body=b"amount=5")
-        line.getresponse().read()
+        with line.getresponse() as answer:
+            answer.read()
 
 
 def by_httpx(port: int, seconds: float) -> None:
