@@ -12,6 +12,7 @@ import pytest
 
 import sayso
 from sayso import Agent, OutputEvent, Tool, Workflow, errors, suspend
+from sayso.model.lifecycle import Outcome
 from sayso.model.run import RunState
 from sayso.runs import worker
 from sayso.runs.runnable import Runnable
@@ -20,7 +21,7 @@ from sayso.stores import processes
 from sayso.stores.base import Store
 from sayso.stores.processes import Lease
 from sayso.testing import ScriptedModel
-from tests.support.running import agent_of, awaited, ids, questions, started
+from tests.support.running import agent_of, awaited, ids, questions, reason, started
 
 pytestmark = pytest.mark.usefixtures("store")
 
@@ -380,6 +381,41 @@ def test_a_stop_of_all_starts_ends_no_run(store: Store, inside: bool) -> None:
     review.go()
     assert endings(asyncio.run(work(tool))) == ["done"]
     assert store.get(ids(output)[0]).state == "done"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["gated", "inside a handler"])
+def test_a_call_whose_effect_may_yet_fail_ends_no_run(store: Store, inside: bool) -> None:
+    ship = sayso.gate(pay, wait="raise", effect="pay")
+
+    def order(amount: int) -> str:
+        return ship(amount)
+
+    tool = Tool(order) if inside else gated(effect="pay")
+    first, second = started(tool, amount=1), started(tool, amount=2)
+    approve(first)
+    approve(second)
+    (met,) = ids(first)
+    store.start(met, "t")
+    assert endings(asyncio.run(work(tool))) == ["retry"]
+    store.finish(met, "t", Outcome("failed", error="OSError: no"))
+    assert {report.run_id: report.ending for report in asyncio.run(work(tool))}[second.run_id] is Ending.DONE
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["gated", "inside a handler"])
+def test_a_call_that_runs_elsewhere_ends_no_run(store: Store, inside: bool) -> None:
+    ship = sayso.gate(pay, wait="raise")
+
+    def order(amount: int) -> str:
+        return ship(amount)
+
+    tool = Tool(order) if inside else gated()
+    output = started(tool, amount=1)
+    approve(output)
+    (met,) = ids(output)
+    store.start(met, "t")
+    assert reason(tool(parent_id=output.run_id).run()) == ("cancelled", "approval_already_claimed")
+    store.finish(met, "t", Outcome("done"))
+    assert endings(asyncio.run(work(tool))) == ["done"]
 
 
 # -- faults ----------------------------------------------------------------------------------------------------

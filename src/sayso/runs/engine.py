@@ -392,6 +392,8 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
         case errors.SaysoError() as fault if isinstance(fault, _NO_FAILURE):
             raise fault
+        case errors.AlreadyStartedError() | errors.EffectTakenError() as fault if fault.state in MAY_FAIL:
+            raise fault
         case error if isinstance(error, step.runnable.gate.suspends):
             message = f"{step.path} stopped for its framework ({type(error).__name__}); resume the run to go on"
             raise Halt("cancelled", "suspended", message) from error
