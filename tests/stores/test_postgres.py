@@ -894,11 +894,12 @@ def test_a_run_that_another_process_stores_meanwhile_is_not_called_altered(
     assert [step.place for step in store.get_run("run_1").steps] == ["/other", "/mine"]
 
 
-def test_a_verb_that_waits_for_a_row_holds_up_no_verb_that_does_not_need_it(store: PostgresStore, url: str) -> None:
+@pytest.mark.parametrize("pooler", ["", "&sayso_pooler=transaction"])
+def test_a_verb_that_waits_for_a_row_holds_up_no_verb_that_does_not_need_it(url: str, pooler: str) -> None:
     import psycopg
 
-    locked, free = store.ask(sample_call(None)), store.ask(sample_call(None))
-    with psycopg.connect(url) as other:
+    with closing(PostgresStore(url + pooler)) as store, psycopg.connect(url) as other:
+        locked, free = store.ask(sample_call(None)), store.ask(sample_call(None))
         other.execute("SELECT 1 FROM sayso.standing WHERE id = %s FOR UPDATE", (locked.id,))
         threads = [threading.Thread(target=decide, args=(store, one)) for one in (locked, free)]
         threads[0].start()
@@ -910,8 +911,9 @@ def test_a_verb_that_waits_for_a_row_holds_up_no_verb_that_does_not_need_it(stor
         assert not threads[1].is_alive()
         assert threads[0].is_alive()
         assert store.get(free.id).state is State.APPROVED
-    threads[0].join()
-    assert store.get(locked.id).state is State.APPROVED
+        other.rollback()
+        threads[0].join()
+        assert store.get(locked.id).state is State.APPROVED
 
 
 def test_an_approval_that_ends_while_its_start_waits_for_a_row_starts_nothing(

@@ -100,9 +100,9 @@ class PostgresStore(Watched, SqlStore):
     def __init__(self, url: str, *, key: str | None = None) -> None:
         self.url = url
         self._conninfo, self._is_pooled = _parsed(url)
-        # Behind a pooler, the next transaction may be on another connection.
-        limits = b"; SET LOCAL " + _NOT_IDLE + b"; SET LOCAL lock_timeout = '1s'"
-        self._begin = _BEGIN + limits if self._is_pooled else _BEGIN
+        # Behind a pooler, the next transaction may be on another connection, so each sets its limits.
+        self._limits = (b"SET LOCAL " + _NOT_IDLE, b"SET LOCAL lock_timeout = '1s'") if self._is_pooled else ()
+        self._begin = b"; ".join((_BEGIN, *self._limits))
         self.seal = Seal(key)
         self._schemas = dict[str, str]()
         self._cache = RowCache()
@@ -301,7 +301,9 @@ class PostgresStore(Watched, SqlStore):
                         if tx.statement is not None:
                             ready.append((tx.entries[0].run_id, verb, tx, result))
             with connection.pipeline():
-                connection.execute(_BEGIN)  # else what was sent before a value that cannot be sent would be committed
+                # Else what was sent before a value that cannot be sent would be committed.
+                for command in (_BEGIN, *self._limits):
+                    connection.execute(command)
                 for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
                     sql, values = tx.statement or ("", ())
                     sent.append((verb, tx, result, connection.execute(translated(sql), values)))
@@ -455,14 +457,14 @@ class PostgresStore(Watched, SqlStore):
         is_sent, result = False, None
         try:
             self._writing[me] = connection.run
-            if verb.is_alone:
-                result = verb.work(tx)
-                is_sent = True
-                tx.commit_alone()
-            else:
+            is_bare = verb.is_alone and not self._limits
+            if not is_bare:
                 connection.command(self._begin)
-                result = verb.work(tx)
-                is_sent = True
+            result = verb.work(tx)
+            is_sent = True
+            if verb.is_alone:
+                tx.commit_alone()
+            if not is_bare:
                 connection.command(COMMIT)
         except BaseException as error:
             if is_sent and (connection.closed or not isinstance(error, Exception)):
