@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors, terminal
+from sayso import Tool, config, errors, terminal
 from sayso.cli.serve import listen, place_of
 from sayso.gates import notices
 from sayso.model.lifecycle import Outcome
@@ -32,6 +32,7 @@ from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing import ScriptedModel, frozen_clock, sample_call
 from tests.support.evidence import as_somebody_with_the_file
+from tests.support.running import agent_of, ids
 from tests.support.serving import Serving, new_token, reserved_port, serving
 
 PATIENCE = 30
@@ -147,6 +148,32 @@ def test_a_result_that_makes_a_message_too_large_is_not_kept_and_the_call_is_don
         with pytest.raises(errors.ValueNotKeptError, match="larger than a server takes"):
             refund(90)
     assert there.get(held.value.confirmation_id).state is State.DONE
+
+
+@pytest.mark.parametrize("is_held", [False, True], ids=["allowed", "held"])
+def test_a_step_whose_result_makes_a_message_too_large_ends_and_its_run_goes_on(
+    here: HttpStore, there: Store, *, is_held: bool
+) -> None:
+    ran: list[str] = []
+
+    def fetch() -> str:
+        ran.append("fetch")
+        return '"' * 700_000
+
+    def pay(amount: int) -> str:
+        ran.append("pay")
+        return f"paid {amount}"
+
+    tools = [Tool(fetch, requires_approval=is_held), Tool(pay, requires_approval=True)]
+    agent = agent_of(tools, ("fetch", {}), ("pay", {"amount": 5}), store=here)
+    output = agent(prompt="go").run()
+    for _ in range(1 + is_held):
+        (held,) = ids(output)
+        person(there).approve(held)
+        output = agent(parent_id=output.run_id).run()
+    assert (output.status.code, ran) == ("success", ["fetch", "pay"])
+    assert "paid 5" in output.output
+    assert all(request.state is State.DONE for request in there.list(Filter()).requests)
 
 
 def test_a_call_that_comes_back_later_costs_four_round_trips(there: Store, verbs: list[str]) -> None:

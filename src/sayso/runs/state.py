@@ -59,6 +59,9 @@ class LostValue(NamedTuple):
     reason: str
 
 
+_TOO_LONG = {"plain": "(a result that is too large for this store)", "lost": "is too large for this store"}
+
+
 def live_value(value: Any, function: Callable[..., Any]) -> Deferred:
     """Wrap a function's result; its stored form has `form`, or else `plain` and the reason why it is `lost`."""
 
@@ -198,6 +201,9 @@ class Checkpoint:
                 text = dumps(fields)
             except (TypeError, ValueError, RecursionError):  # it must be recorded, whatever user data is attached to it
                 text = dumps(events.plain(fields))
+            longest = history.store.longest_step
+            if longest is not None and fields.get("value") is not None and len(dumps(text)) > longest:
+                text = dumps({**fields, "value": _TOO_LONG})
             written.append(Step(place, text, body.get("waits")))
         self.update = RunUpdate(record, written, left)
 

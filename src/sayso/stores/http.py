@@ -66,6 +66,7 @@ class HttpStore(Watched, Store):
     """
 
     look_again = 30.0  # the listener reports changes, and polling by many is expensive
+    longest_step = messages.LARGEST // 2  # a message has more than one step
 
     def __init__(self, address: str, token: str, *, patience: float = 60.0) -> None:
         self.url = address.rstrip("/")

@@ -199,7 +199,14 @@ class RequestStore(ABC):
 
 
 class ProgramStore(RequestStore):
-    """What a program does: ask, wait, start, record how a call ended, withdraw, and store its runs."""
+    """What a program does: ask, wait, start, record how a call ended, withdraw, and store its runs.
+
+    Attributes:
+        longest_step: How long a step of a run may be, as a string in JSON; None for any length. The result of a longer
+            one is left out, so that its end can be stored.
+    """
+
+    longest_step: int | None = None
 
     @property
     def _whole(self) -> ProgramStore:
