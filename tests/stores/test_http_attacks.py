@@ -494,7 +494,7 @@ def test_of_fifty_who_start_at_once_one_runs(server: Serving, tmp_path: Path) ->
     stage.close()
 
 
-def test_a_request_whose_row_cannot_be_read_costs_no_other_call_of_its_program_its_lease(
+def test_a_request_or_run_whose_row_cannot_be_read_costs_no_other_of_its_program_its_lease(
     server: Serving, tmp_path: Path
 ) -> None:
     stage = Stage(server, SqliteStore(tmp_path / "server.db"))
@@ -504,11 +504,16 @@ def test_a_request_whose_row_cannot_be_read_costs_no_other_call_of_its_program_i
         stage.person().approve(request.id)
         starts.append((request.id, f"token {n}"))
         program.start(*starts[-1])
+    runs = [(run_id, "holder") for run_id in ("altered", "deleted", "sound")]
+    for run_id, _ in runs:
+        program.save_run(RunUpdate(record(run_id), [Step("/", "{}")]))
     (altered, _), (deleted, _), (sound, _) = starts
     with closing(sqlite3.connect(tmp_path / "server.db")) as file, file:
         file.execute("UPDATE request SET asked = '7' WHERE id = ?", (altered,))
         file.execute("DELETE FROM request WHERE id = ?", (deleted,))
-    assert program.renew(starts) == []
+        file.execute("UPDATE record SET body = '7' WHERE kind = 'run' AND key = 'altered'")
+        file.execute("DELETE FROM record WHERE kind = 'run' AND key = 'deleted'")
+    assert program.renew(starts, runs) == []
     assert [lease.key for lease in stage.store.records(LEASE)] == [sound]
     stage.close()
 
@@ -688,11 +693,11 @@ def test_a_run_that_another_began_is_neither_read_nor_written(stage: Stage) -> N
             lambda r=run_id: mine.take_run(r, "me"),
             lambda r=run_id: mine.take_run(r, "me", gone="holder"),
             lambda o=other: mine.save_run(o),
-            lambda r=run_id: mine.renew([], [(r, "holder")]),
             lambda o=other: mine.leave_run(o, RunState.ENDED),
             lambda o=other: mine.ask(sample_call(), o),
         ):
             refusal(errors.RunNotFoundError, verb)
+        assert mine.renew([], [(run_id, "holder")]) == []
     assert mine.runs(RunFilter())[0] == []
     assert list(mine.ready_runs(["agent"])) == []
     assert stage.store.get_run("order-1") == kept

@@ -305,15 +305,18 @@ def _is_answered(own: Ownership, request: Request, since: datetime) -> bool:
     return execution.finished_at >= since
 
 
-@_operation("Renew the leases of running calls and of runs", problems=(*_NOT_THERE, "run_not_found"), is_brief=True)
+@_operation("Renew the leases of running calls and of runs", is_brief=True)
 def renew(own: Ownership, message: messages.Renew) -> messages.Renewed:
-    for run_id, _ in message.runs:
-        own.must_be_mine(run_id)
-    starts = list[tuple[str, str]]()
+    # One that cannot be read, or is not the program's, costs no other its lease.
+    starts, runs = list[tuple[str, str]](), list[tuple[str, str]]()
     for request_id, token in message.starts:
-        with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):  # costs no other call its lease
+        with suppress(errors.RequestNotFoundError, errors.StoreCorruptError):
             starts.append((own.request(request_id).id, token))
-    return messages.Renewed.of(lost=own.store.renew(starts, message.runs))
+    for run_id, holder in message.runs:
+        with suppress(errors.RunNotFoundError, errors.StoreCorruptError):
+            own.must_be_mine(run_id)
+            runs.append((run_id, holder))
+    return messages.Renewed.of(lost=own.store.renew(starts, runs))
 
 
 @_operation("Report the outcome of a started call", problems=(*_SAVING, "start_refused", "argument"), is_brief=True)
