@@ -769,6 +769,26 @@ def test_a_key_with_other_arguments_is_refused_by_a_server(there: Store) -> None
     assert there.count(Filter()) == 1
 
 
+@pytest.mark.parametrize(
+    ("schema", "given", "changes"),
+    [
+        (None, {"path": "/tmp/notes", "lines": [1, {"text": None}]}, {"path": "/tmp/other"}),
+        ({"properties": {"path": {"type": "string"}, "n": {"type": "integer"}}}, {"path": "/tmp/notes"}, {"n": 3}),
+        ({"properties": {"path": {"type": "string"}}}, {"path": "/tmp/notes", "more": 1.5}, {"path": "/tmp/other"}),
+    ],
+    ids=["no schema", "an optional argument left out", "an argument that the schema does not name"],
+)
+@pytest.mark.usefixtures("here")
+def test_a_foreign_tool_has_the_arguments_over_a_server_that_its_schema_allows(
+    there: Store, schema: dict[str, Any] | None, given: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    shape = None if schema is None else {"type": "object", "required": ["path"], **schema}
+    for key, changed in ("call_1", {}), ("call_2", changes):
+        call = sayso.hold("fs/read", given, schema=shape, run="thread-1", key=key)
+        person(there).approve(str(call.id), **({"changes": changed} if changed else {}))
+        assert call.once(dict) == {**given, **changed}
+
+
 @pytest.mark.usefixtures("here")
 def test_an_effect_starts_once_for_two_runs_on_a_server(there: Store) -> None:
     first, second = foreign(effect="refund:{order_id}"), foreign("call_9", "thread-2", effect="refund:{order_id}")

@@ -2,8 +2,8 @@
 
 The server trusts nothing that it can compute itself. It computes the digests from the arguments, compares what people
 will see with what would run, sets the times and the requester itself, and renders the request once, so that a failure
-refuses the ask instead of breaking a reviewer's page. Arguments must be complete, as a gate binds them, and in the form
-that `canonical.encode` writes.
+refuses the ask instead of breaking a reviewer's page. Arguments must be complete, as a gate binds them (those of a
+foreign tool as its schema says), and in the form that `canonical.encode` writes.
 
 A run belongs to the program that first wrote to it; a second program that uses the same name is refused. Chains that
 sayso itself writes belong to no program. Invariant: an object of another program gets the same answer as a missing one.
@@ -74,14 +74,16 @@ def validate_arguments(form: str, schema_text: str) -> dict[str, Json]:
 
 
 def _must_match_types(named: dict[str, Json], schema: Schema) -> None:
-    if named.keys() != schema.properties.keys():
+    # A gate binds its function's defaults. Of a foreign tool, its own schema says which arguments may be left out or
+    # added, and what is shown is all that it gets.
+    if schema.is_own and named.keys() != schema.properties.keys():
         _refuse("the arguments must match the function's parameters exactly: all of them and no others")
     if schema.is_plainly_fit(named):  # most calls are, and `fit` takes a fifth of the time of an ask
         return
     # A default that only the program knows may be None although the type does not allow it (`token: str = None`).
     free = {
         name for name, form in named.items()
-        if form is None and name not in schema.required and "default" not in schema.properties[name]
+        if schema.is_own and form is None and name not in schema.required and "default" not in schema.properties[name]
     }  # fmt: skip
     try:
         fitted = schema.fit(named, kept=free)
