@@ -23,6 +23,7 @@ from sayso.gates import threads
 from sayso.model.request import State
 from sayso.stores import processes
 from sayso.stores.base import Store
+from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from tests.conftest import Clock
 from tests.support.acting import AHELD, HELD, approved, program, running, state_of
@@ -293,6 +294,30 @@ def test_ctrl_c_while_the_end_of_a_call_is_recorded_loses_no_outcome(
     assert state_of(request_id) == end
     assert [row.event for row in file_store.journal(request_id=request_id)][-2:] == ["started", end]
     assert looked_after(file_store) == []
+
+
+def test_ctrl_c_in_the_middle_of_a_write_to_memory_loses_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, found, steps, is_over = MemoryStore(), list[str](), 0, False
+    finish, is_first = store.finish, True
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        nonlocal is_first, is_over
+        if not is_first:
+            return finish(*args, **options)
+        is_first = False
+        is_over = not is_interrupted_after(steps, lambda: finish(*args, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "finish", interrupted)
+    while not is_over:
+        steps, is_first = steps + 1, True
+        call = sayso.hold("pay", {"amount": 5}, key=f"call_{steps}", run="order-1", store=store)
+        sayso.Review(store).approve(str(call.id), by="ada")
+        with pytest.raises(KeyboardInterrupt):
+            call.once(lambda _: "paid")
+        found.append(call.result())
+    assert found == ["paid"] * steps
+    assert steps > 30
 
 
 def test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends(

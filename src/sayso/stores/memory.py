@@ -173,12 +173,13 @@ class MemoryStore(Watched, TableStore):
             tx = _Memory(tables)
             result = work(tx, *args, **options)
             at = tx.last_now or clock.now()
+            # Requests last: if Ctrl-C comes before, the program records the end of its call again, with its result.
+            if tx.runs or tx.steps or tx.dropped or tx.records:
+                tx.keep()
             for transition in tx.writes:
                 tables.keep(at, transition)
             for run_id, event, by, channel, detail in tx.notes:
                 tables.chains[run_id].rows.append((at, "", event, by, channel, detail))
-            if tx.runs or tx.steps or tx.dropped or tx.records:
-                tx.keep()
         if self._bell.waiting and (tx.writes or tx.runs or tx.steps):
             self._bell.ring([transition.request.id for transition in tx.writes])
         if isinstance(result, errors.SaysoError):
