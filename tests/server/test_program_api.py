@@ -101,6 +101,23 @@ def test_an_ask_takes_no_start_of_another_approval(app: Starlette, program: Test
     assert found["execution"] is None
 
 
+@pytest.mark.parametrize("way", ["ask", "start"])
+def test_a_start_whose_effect_another_program_has_is_not_told_its_request(
+    app: Starlette, program: TestClient, way: str
+) -> None:
+    review, effect, theirs = person(app), "refund:A-4721", caller(app, "ask", "another")
+    asked = [asked_message(sample_call(run_id, effect=effect)) for run_id in ("order-1", "order-2")]
+    for client, one in zip((theirs, program), asked, strict=True):
+        sent(client, "ask", request=one)
+        review.approve(one["id"])
+    sent(theirs, "start", request_id=asked[0]["id"], **start())
+    body = {"request": again(asked[1]), "start": start()} if way == "ask" else {"request_id": asked[1]["id"], **start()}
+    answer = program.post(f"/api/v1/program/{way}", json=body)
+    assert code_of(answer) == (409, "effect_taken")
+    assert (answer.json()["other"], answer.json()["state"]) == (None, "running")
+    assert asked[0]["id"] not in answer.text
+
+
 def test_each_operation_of_a_batch_is_answered_for_itself(program: TestClient) -> None:
     asked = [asked_message(replace(sample_call(), id=new_request_id())) for _ in range(1)]
     operations = [

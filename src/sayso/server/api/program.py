@@ -110,7 +110,7 @@ def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
     if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
         return found
     must_have_starts(own, found)
-    return own.store.start(found.id, begin.token, by=begin.worker, seen=found)
+    return _started(own, found, begin)
 
 
 async def refused(own: Ownership, denial: Denied) -> errors.AskRefusedError:
@@ -248,9 +248,13 @@ def start(own: Ownership, message: messages.Start) -> messages.RequestMessage:
     request = own.request(message.request_id)
     must_have_starts(own, request)
     _must_be_in_time(request, message.seen)
+    return message_of(_started(own, request, message))
+
+
+def _started(own: Ownership, request: Request, begin: messages.Begin | messages.Start) -> Request:
     try:
         # `seen`: another start may have come meanwhile, or have stopped, and used up what was just checked.
-        return message_of(own.store.start(request.id, message.token, by=message.worker, seen=request))
+        return own.store.start(request.id, begin.token, by=begin.worker, seen=request)
     except errors.EffectTakenError as refusal:
         if refusal.other is not None and own.is_mine(own.store.get(refusal.other)):
             raise
