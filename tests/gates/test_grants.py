@@ -124,6 +124,30 @@ def test_a_rule_that_says_always_or_denies_wins_over_a_grant(store: Store) -> No
             pay(5)
 
 
+@pytest.mark.parametrize("says", ["gate", "rule"])
+def test_an_unknown_call_that_no_person_approved_does_not_start_again_where_one_is_now_needed(
+    store: Store, says: str
+) -> None:
+    ran, verdicts = list[int](), [policy.hold(), policy.hold(), policy.hold(always=says == "rule")]
+
+    def pays(*, always: bool) -> None:
+        @sayso.gate(wait="raise", store=store, name="pay", idempotent=True, always=always, when=lambda: verdicts.pop(0))
+        def pay(amount: int) -> None:
+            ran.append(amount)
+            raise TimeoutError
+
+        pay(30)
+
+    with sayso.run():
+        sayso.Review(store, by="ada").grant(held(lambda: pays(always=False)), count=5, lasts="1h")
+    with sayso.run("order-1"):
+        with pytest.raises(TimeoutError):
+            pays(always=False)
+        with pytest.raises(errors.OutcomeUnknownError):
+            pays(always=says == "gate")
+    assert ran == [30]
+
+
 def test_an_argument_that_was_left_out_keeps_its_default(store: Store) -> None:
     ran = list[Any]()
 

@@ -404,7 +404,9 @@ def look_into(
         raise errors.OutcomeUnknownError(request.id, running=running)
     answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))
     if answer is None:
-        if request.idempotent and wanted.lack_of(request) is None and not caller.is_over(request):
+        is_without_person = request.decision is not None and request.decision.under is not None
+        is_enough = wanted.lack_of(request) is None and not (gate.always and is_without_person)
+        if request.idempotent and is_enough and not caller.is_over(request):
             return request
         raise errors.OutcomeUnknownError(request.id)
     found = Attempt(answer.result if isinstance(answer, Happened) else None, None)

@@ -161,7 +161,7 @@ def _new_request(
         notify_arguments=gate.notify_arguments,
         escalation=wanted.escalation,
         context=facts,
-        always=gate.always or verdict.always,
+        always=gate.always,
         approve_from_notification=verdict.approve_from_notification,
         budgets=tuple((one.text, one.name) for one in verdict.budgets) if verdict.budgets else (),
     )
@@ -276,7 +276,7 @@ def is_taken_back(
         return False
     lack = wanted.lack_of(request)
     under = None if request.decision is None else request.decision.under
-    is_held = verdict is not None and (verdict.always or (under == "budget" and not verdict.budgets))
+    is_held = verdict is not None and under == "budget" and not verdict.budgets
     if lack is None and under is not None and (gate.always or is_held):
         lack = "no person has approved it, and the gate now requires one"
     if lack is None and gate.effect is not None and request.edited is None:

@@ -403,7 +403,8 @@ class Gate:
         Raises:
             PolicyError: Both name an effect, or the rule masks an argument whose default is in the schema.
         """
-        if not (verdict.redact or verdict.channels) and verdict.effect is None and verdict.summary is None:
+        is_more = bool(verdict.redact or verdict.channels or verdict.always)
+        if not is_more and verdict.effect is None and verdict.summary is None:
             return self
         names = tuple(name for name in verdict.redact if name not in self.redact)
         if verdict.effect is not None and self.effect is not None and verdict.effect != self.effect:
@@ -422,6 +423,7 @@ class Gate:
         made = copy.copy(self)
         made.__dict__.update(
             redact=(*self.redact, *names), redaction=redaction, channels=verdict.channels or self.channels,
+            always=self.always or verdict.always,
             effect=self.effect if verdict.effect is None else verdict.effect,
             summary=self.summary if verdict.summary is None else verdict.summary,
         )  # fmt: skip
