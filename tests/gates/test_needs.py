@@ -257,6 +257,7 @@ def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Sto
     with pytest.raises(errors.AlteredRequestError):
         drive(execute(Gate(pay), store, request, wanted))
     assert (ran, state_of(request.id)) == ([], State.FAILED)
+    assert store.get(request.id).message_for_model().startswith("pay was not run: its start failed")
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def begin(
     except (errors.StartRefusedError, GeneratorExit):
         raise
     except BaseException as error:  # also a cancellation: the start may be recorded, and nothing ran
-        yield from _failed_to_start(store, request, token, f"{NOT_RUN}{type(error).__name__}")
+        yield from _failed_to_start(store, request, token, type(error).__name__)
         raise
     if os.getpid() != pid:
         raise errors.StartRefusedError(request.id, f"process {pid} started {request.id} and has forked this one")
@@ -192,7 +192,8 @@ def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str
 def _finish_not_run(store: ProgramStore, request_id: str, token: str, why: str) -> None:
     ran = store.get(request_id).execution  # as it was started: it may have been started since it was read
     is_begun = ran is not None and ran.stopped  # an earlier start keeps its effect
-    store.finish(request_id, token, Outcome("suspended") if is_begun else Outcome("failed", error=why, not_run=True))
+    failed = Outcome("failed", error=f"{NOT_RUN}{why}", not_run=True)
+    store.finish(request_id, token, Outcome("suspended") if is_begun else failed)
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request) -> Operations[Request | None]:

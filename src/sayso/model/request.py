@@ -494,23 +494,24 @@ def _ending(request: Request) -> Iterator[str]:
 
 def _undone(name: str, execution: Execution | None) -> str:
     """Return the beginning of a message about a call that waits or was refused: what its starts did, if any."""
-    if execution is None:
+    error = "" if execution is None or execution.error is None else execution.error
+    if execution is None or (execution.starts == 1 and error.startswith(NOT_RUN)):
         return f"{name} was not run"
     if execution.unresolved:
         how = "nobody knows whether it took effect"
     elif execution.resolved_by is not None:
         how = f"did not take effect, as {name_of(execution.resolved_by)} found out"
-    elif execution.stopped and execution.error is None:
+    elif execution.stopped and not error:
         how = "stopped half-way to ask a person"
     else:
-        how = f"failed ({brief(execution.error, _ERROR_ROOM)})" if execution.error else "failed"
+        how = f"failed ({brief(error, _ERROR_ROOM)})" if error else "failed"
     return f"{name} was started, and {how}; it was not run again"
 
 
 def _failure(name: str, error: str) -> str:
     if error.startswith(NOT_RUN):
         why = brief(error.removeprefix(NOT_RUN), _ERROR_ROOM)
-        return f"{name} was not run: its start was interrupted ({why}), and used up its approval."
+        return f"{name} was not run: its start failed ({why}), and used up its approval."
     return f"{name} was run, and failed{f': {brief(error, _ERROR_ROOM)}' if error else ''}."
 
 
