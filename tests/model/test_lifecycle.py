@@ -578,6 +578,14 @@ def test_an_unknown_start_is_not_forgotten_while_a_changed_call_waits_again() ->
     back = lifecycle.send_back(half, AGENT, ["amount: is odd"], NOW)
     assert back is not None
     assert "nobody knows whether it took effect" in back.request.message_for_model()
+    claimed = teamwork.claim(back.request, ADA, roles=(), channel="test", now=NOW).request
+    over = lifecycle.expire(claimed, NOW + 2 * SECOND)
+    assert over is not None
+    assert over.request.state is U
+    resolved = lifecycle.resolve(
+        over.request, BOB, roles=(), happened=True, comment=None, channel="test", start=2, now=NOW + 2 * SECOND
+    )
+    assert resolved.request.state is State.DONE
 
 
 def test_the_programs_own_withdrawal_is_a_cancellation_by_it() -> None:

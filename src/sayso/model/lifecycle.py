@@ -154,7 +154,8 @@ def _unknown_at_end(request: Request, end: Transition) -> Transition:
     if request.execution is None or not request.execution.unresolved:
         return end
     decision = request.decision if end.request.decision is None else end.request.decision
-    return end._replace(request=_evolve(request, state=State.UNKNOWN, decision=decision), event="unknown")
+    new = _evolve(request, state=State.UNKNOWN, decision=decision, claimed_by=None, claimed_at=None)
+    return end._replace(request=new, event="unknown")
 
 
 def escalate(request: Request, now: datetime) -> Transition | None:
