@@ -300,6 +300,7 @@ def test_the_timeout_also_ends_the_wait_for_an_approval_that_can_be_undone(
         again = held(pay, 10)
         assert again.confirmation_id == pause.confirmation_id
         assert "the approval of" in again.__notes__[0]
+        assert again.__context__ is None  # a traceback would print it, with the frames of sayso
         assert store.get(again.confirmation_id).state is State.APPROVED
         clock.tick(seconds=60)
         assert pay(10) == "paid 10"

@@ -124,10 +124,13 @@ def begin(
     token, started, pid = StartToken(new_token()), None, os.getpid()
     try:
         while started is None:
+            left: int | None = None
             try:
                 started = yield StoreCall(store.start, request.id, token, by=by)
             except errors.ApprovalHeldError as held:
-                yield from caller.held_back(request, held.milliseconds / 1000)
+                left = held.milliseconds
+            if left is not None:  # outside of `except`: no traceback shows it as the context of what ends the wait
+                yield from caller.held_back(request, left / 1000)
         arguments = _approved_arguments(gate, started, wanted)
         if gate.effect is not None:
             yield from _must_have_effect(gate, started, arguments)
