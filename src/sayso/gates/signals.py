@@ -282,7 +282,8 @@ def refused(request: Request) -> ConfirmationRejected:
     what = f"the call {subject.name}" if isinstance(subject, Call) else "the question"
     message = f"{what} {verb}"
     if request.state == "expired" and decision is not None:
-        message = f"the approval of {subject.name if isinstance(subject, Call) else 'the question'} expired unused"
+        unused = " unused" if request.execution is None else ""
+        message = f"the approval of {subject.name if isinstance(subject, Call) else 'the question'} expired{unused}"
     elif decision is not None:
         message += f" by {decision.by}"
         if decision.comment:
