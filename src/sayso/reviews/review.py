@@ -198,8 +198,8 @@ class Review:
     def same_effect(self, request: Request) -> Sequence[Request]:
         """Return the other requests with the effect of this one, in the order in which they were asked.
 
-        While one of them is running, done or unknown, has stopped half-way, or is open and was asked earlier, this one
-        cannot start unless it is approved with `again`.
+        While one of them is running, done or unknown, has stopped half-way, or was asked earlier, is open and has not
+        been started, this one cannot start unless it is approved with `again`.
         """
         found = () if request.effect is None else self.store.by_effect(request.effect)
         return [other for other in found if other.id != request.id]
