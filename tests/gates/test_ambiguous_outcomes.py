@@ -191,6 +191,31 @@ async def test_a_call_that_fails_while_a_task_that_it_started_runs_is_unknown(
 
 
 @awaited
+async def test_a_call_with_a_gate_inside_that_waits_while_its_task_runs_is_said_to_be_unknown_and_not_failed(
+    store: Store,
+) -> None:
+    left: list[asyncio.Task[None]] = []
+
+    @sayso.gate(wait="raise")
+    async def pay() -> None: ...
+
+    @sayso.gate(wait="raise")
+    async def order() -> None:
+        left.append(asyncio.create_task(asyncio.sleep(3600)))
+        await pay()
+
+    request_id = (await aheld(order)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    notes = (await aheld(order)).__notes__[2:]  # after those on how to go on
+    left[0].cancel()
+    await asyncio.wait(left)
+    assert state_of(request_id) is State.UNKNOWN
+    assert notes[0] == "sayso: a task that order started was still running when this error ended it"
+    assert f"the outcome of {request_id} is unknown" in notes[1]
+    assert len(notes) == 2
+
+
+@awaited
 async def test_a_call_whose_tasks_have_ended_or_are_not_its_own_fails(store: Store) -> None:
     async def fail() -> None:
         raise ValueError("no such address")

@@ -258,6 +258,14 @@ def end(
     if raised is not None and attempt.is_ambiguous and outcome.state == "unknown" and not is_resolved:
         starts = 1 if request.execution is None else request.execution.starts
         mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
+    elif isinstance(raised, ConfirmationRequired) and outcome.state == "failed":  # of a gate inside the started call
+        note = (
+            f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
+            " calling it again asks for it again, and repeats what it did before. Use one gate, around the outer call;"
+            " or give that gate suspends=sayso.ConfirmationRequired, which keeps its approval"
+        )
+        with suppress(Exception):  # as in `mark_unknown`
+            raised.add_note(note)
     return attempt
 
 
@@ -277,14 +285,6 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
     """Return how a call ended, with the two facts that only the gate knows."""
     if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt
-    if isinstance(attempt.raised, ConfirmationRequired):  # of a gate inside the started call, which thereby ends
-        note = (
-            f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
-            " calling it again asks for it again, and repeats what it did before. Use one gate, around the outer call;"
-            " or give that gate suspends=sayso.ConfirmationRequired, which keeps its approval"
-        )
-        with suppress(Exception):  # as in `mark_unknown`; `add_note` would lose it: the others are made at each access
-            attempt.raised.__notes__ = [*getattr(attempt.raised, "__notes__", ()), note]
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
         attempt = attempt._replace(is_ambiguous=in_doubt(gate.ambiguous, handled, attempt.raised))
         return attempt._replace(is_without_effect=is_own_word(attempt.raised, handled))

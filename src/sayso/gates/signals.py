@@ -133,7 +133,8 @@ class ConfirmationRequired(Exception):
         def __getattr__(self, name: str) -> Any:
             request: Request | None = self.__dict__.get("_request")
             if request is not None and name == "__notes__":  # a traceback prints them below the question
-                return _how_to_go_on(request)
+                self.__notes__ = _how_to_go_on(request)  # kept, or `add_note` would add to a list that is lost
+                return self.__notes__
             if request is None or name not in {"question", "tool_call"}:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             subject = request.subject
