@@ -269,6 +269,12 @@ class RuleContract(StoreContract):
         refusal(errors.RequestNotFoundError, lambda: self.store.comment("rq_none", BOB, text="?", channel="test"))
         assert audit.verify(self.store).broken == ()
 
+    def test_a_zero_byte_separates_what_is_searched(self) -> None:
+        asked = self.ask("run_a", title="one\0two")
+        for text in ("one\0two", "\0one", "one two") if self.searches_words else ():
+            assert [one.id for one in self.store.list(Filter(text=text)).requests] == [asked.id]
+        assert self.store.list(Filter(text="two\0four")).requests == ()
+
     def test_a_program_takes_back_what_it_asked_and_forgets_a_no(self) -> None:
         program = Identity(PROGRAM, "tests")
         states = {State.PENDING: "cancelled", State.APPROVED: "cancelled", State.REJECTED: "rejected"}

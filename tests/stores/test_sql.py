@@ -11,7 +11,7 @@ import pytest
 from sayso import errors
 from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
-from sayso.stores.filter import RunFilter
+from sayso.stores.filter import Filter, RunFilter
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.processes import Lease
 from sayso.stores.records import Record
@@ -166,3 +166,9 @@ def test_what_is_due_is_found_by_an_index_and_nothing_is_sorted(path: Path) -> N
     assert "record_due (kind=? AND due<?)" in plans[0]
     assert "PRIMARY KEY (kind=? AND key>?)" in plans[1]
     assert all("TEMP B-TREE" not in plan for plan in plans)
+
+
+def test_a_search_for_a_lone_surrogate_finds_what_has_one(path: Path) -> None:
+    with closing(SqliteStore(path)) as store:
+        asked = store.ask(sample_call(None, title="caf\udce9"))
+        assert [one.id for one in store.list(Filter(text="caf\udce9")).requests] == [asked.id]

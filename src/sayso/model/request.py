@@ -577,15 +577,20 @@ def notes_of(request: Request) -> list[str]:
     return [one.comment for one in decisions if one is not None and one.comment is not None]
 
 
-def search_text(request: Request) -> str:
-    """Return the text that `Filter.text` searches.
+def folded(text: str) -> str:
+    """Return a text as it is searched: without case, and without what a row cannot contain.
 
-    It never has masked values, nor what a row cannot contain: zero bytes (on Postgres) and lone surrogates.
+    That is a zero byte (on Postgres) or a lone surrogate.
     """
+    text = text.casefold().replace("\0", " ")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def search_text(request: Request) -> str:
+    """Return the text that `Filter.text` searches, folded; it never has masked values."""
     subject = request.subject
     found = (subject.tool, subject.shown_text[:4_000]) if isinstance(subject, Call) else (subject.text, None)
     is_new = request.decision is None and not request.votes
     notes = None if is_new else without_secrets(request, "\n".join(notes_of(request)))
     words = filter(None, (*found, request.prompt, request.title, request.summary, request.effect, notes))
-    text = "\n".join([request.id, request.run_id, request.requester.subject, *words]).casefold().replace("\0", " ")
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return folded("\n".join([request.id, request.run_id, request.requester.subject, *words]))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sayso.model.lifecycle import is_due
 from sayso.model.rendering import ungrouped
-from sayso.model.request import Call, Request, State, search_text
+from sayso.model.request import Call, Request, State, folded, search_text
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
 
@@ -54,7 +54,7 @@ class Filter:
 
         A text in double quotes is one word, and so is a very long one.
         """
-        text = "" if self.text is None else self.text.casefold()
+        text = "" if self.text is None else folded(self.text)
         found = list(dict.fromkeys(quoted or plain for quoted, plain in _WORD.findall(text)))
         return list(map(_forms, found)) if len(found) <= _MOST_WORDS else [(text,)]
 
