@@ -170,8 +170,9 @@ class Execution:
 
     What its end makes of the request (`sayso.model.lifecycle.finish`):
         done         done
-        failed       failed; or approved, if it may start again (`idempotent`, or `attempt` is at most `retries`); but
-                     unknown while `unresolved`, because an earlier start may have had the effect
+        failed       failed; or approved, if it may start again (`idempotent`, or `attempt` is at most `retries`) and
+                     its approval lasts; but unknown while `unresolved`, because an earlier start may have had the
+                     effect
         unknown      unknown; with `idempotent`, a next start is allowed and makes this one `unresolved`
         suspended    approved, and the start counts in `stopped` in place of `attempt`
 
