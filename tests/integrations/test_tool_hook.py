@@ -14,9 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, field_s
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 import sayso
-from sayso.errors import ConfigError
+from sayso import aio
+from sayso.errors import ConfigError, SaysoError
 from sayso.integrations.shown import is_shown
-from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook
+from sayso.integrations.tool_calls import Call, PendingCalls, ToolHook, start_call
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.stores.base import Store
@@ -81,6 +82,23 @@ def test_call_whose_effect_is_taken_is_told_and_keeps_no_later_one_from_the_effe
     asyncio.run(told("c2"))
     assert memory.get(ids[1]).state is State.DONE
     assert len(ran) == 1
+
+
+def test_start_whose_effect_is_taken_is_refused_without_advice_for_people_and_withdrawn(memory: Store) -> None:
+    review = sayso.Review(memory)
+    first = memory.ask(sample_call("run_1", effect="clean:1"))
+    review.approve(first.id, by="ada")
+    memory.start(first.id, "t")
+
+    async def main() -> str:
+        held = await aio.hold("clean", {"purge": 1}, effect="clean:{purge}", store=memory)
+        review.approve(str(held.id), by="ada")
+        with pytest.raises(SaysoError) as refusal:
+            await start_call(held)
+        assert held.state == "cancelled"
+        return str(refusal.value)
+
+    assert asyncio.run(main()) == f"its effect 'clean:1' is taken by {first.id}, which is running"
 
 
 class Line(BaseModel):

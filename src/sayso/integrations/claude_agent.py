@@ -16,7 +16,7 @@ from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected, trimmed
 from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe, hook_output
-from sayso.integrations.tool_calls import ask_call, framework
+from sayso.integrations.tool_calls import ask_call, framework, start_call
 from sayso.model import canonical
 from sayso.stores.base import Store
 
@@ -143,11 +143,7 @@ class ClaudeApprovals:
     async def _start(self, event: HookEvent, held: aio.Held) -> tuple[dict[str, Any] | None, str]:
         """Record the start of an approved call; return its input if a person changed it, and a note for the model."""
         note = held.message_for_model()
-        try:
-            arguments = await held.start()
-        except errors.EffectTakenError as taken:
-            await held.withdraw(taken.reason)  # open, it would keep others from the effect
-            raise errors.SaysoError(taken.reason) from taken
+        arguments = await start_call(held)
         self._running[cast("str", event.call_id)] = held
         return None if canonical.is_same(arguments, event.arguments) else arguments, note
 

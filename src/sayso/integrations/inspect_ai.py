@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 from sayso import aio, errors
 from sayso.gates.gate import HoldOptions
 from sayso.gates.signals import ConfirmationRejected
-from sayso.integrations.tool_calls import HeldTools, ask_call, check_options, framework, plain
+from sayso.integrations.tool_calls import HeldTools, ask_call, check_options, framework, plain, start_call
 from sayso.model import canonical
 from sayso.model.request import MODEL_WORDS, not_run
 
@@ -67,7 +67,7 @@ def approval(
                 return _approvals.Approval(decision="approve")
             async with held:
                 await held.wait()
-            note, arguments = held.message_for_model(), await held.start()
+            note, arguments = held.message_for_model(), await start_call(held)
         except ConfirmationRejected as no:
             return _approvals.Approval(decision="reject", explanation=no.message_for_model)
         except errors.SaysoError as error:  # raising it would end the sample

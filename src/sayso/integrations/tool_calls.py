@@ -328,6 +328,20 @@ async def _withdraw_call(tool: str, arguments: Mapping[str, Any], options: HoldO
         pass
 
 
+async def start_call(held: aio.Held) -> dict[str, Any]:
+    """Start an approved call that its framework runs, and return the arguments.
+
+    Raises:
+        SaysoError: It cannot start. If that is because its effect is taken, it is withdrawn: open, it would keep later
+            requests from the effect.
+    """
+    try:
+        return await held.start()
+    except errors.EffectTakenError as taken:
+        await held.withdraw(taken.reason)
+        raise errors.SaysoError(taken.reason) from taken
+
+
 async def _check_edit(held: aio.Held, check: Callable[[dict[str, Any]], Awaitable[Collection[str]]] | None) -> None:
     """Send back an edit that the tool refuses; raise `ConfirmationRequired` if the call waits or waits again."""
     if check is None:

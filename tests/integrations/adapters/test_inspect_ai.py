@@ -161,6 +161,15 @@ class TestInspect(AdapterSuite):
         assert scene.effects == []
         assert [request.state for request in everything(memory)] == [State.FAILED]
 
+    def test_call_whose_effect_is_taken_is_told_and_withdrawn(self, memory: Store) -> None:
+        turns = [[refund_call()], [refund_call("c2")]]
+        scene = Scene(turns, "block", options={"effect": "refund:{order_id}"})
+        outcome = self.play(scene, {"c1": approve(), "c2": approve()}, memory)
+        assert scene.refunds == [50.0]
+        assert "refund was not run: its effect 'refund:A-1' is taken by rq_" in outcome.told["c2"]
+        assert "--again" not in outcome.told["c2"]
+        assert [request.state for request in everything(memory)] == [State.DONE, State.CANCELLED]
+
     def test_call_that_ends_its_sample_is_unknown(self, memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         scene = Scene([[refund_call()]], "block")
 
