@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -114,14 +114,14 @@ class Attempt(NamedTuple):
     Attributes:
         is_ambiguous: The exception does not say whether the call took effect. Set by `execute`.
         is_without_effect: The exception says that the call certainly did nothing (`NotExecuted`).
-        left: The thread in which the call goes on, if the task that waited for it was cancelled or closed.
+        left: Where the call goes on: in the thread whose task was cancelled or closed, or in tasks that it started.
     """
 
     value: Any
     raised: BaseException | None
     is_ambiguous: bool = False
     is_without_effect: bool = False
-    left: InThread | None = None
+    left: InThread | InTasks | None = None
 
     def unwrap(self) -> Any:
         """Return the value, or raise what was raised."""
@@ -237,6 +237,30 @@ class InThread:
             attempt = self._attempt
         if attempt is not None:
             then(attempt)
+
+
+class InTasks:
+    """A call that has ended with an error, while asyncio tasks that it started go on.
+
+    Attributes:
+        attempt: How it ended.
+    """
+
+    def __init__(self, attempt: Attempt, tasks: Collection[asyncio.Task[Any]]) -> None:
+        self.attempt, self._tasks = attempt._replace(left=self), tasks
+
+    def when_ended(self, then: Callable[[Attempt], object]) -> None:
+        """Call `then` in the pool when the last task has ended."""
+        going = set(self._tasks)
+
+        def ended(task: asyncio.Task[Any]) -> None:
+            going.discard(task)
+            if not going:
+                with suppress(RuntimeError):  # the interpreter ends, and then this process is gone
+                    _pool().submit(then, self.attempt)
+
+        for task in self._tasks:
+            task.add_done_callback(ended)
 
 
 async def in_thread(call: UserCall) -> Attempt:

@@ -29,7 +29,7 @@ from sayso.view.document import request_document
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
-from tests.support.running import ids, reason, started
+from tests.support.running import awaited, ids, reason, started
 
 needs_posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs POSIX process ids")
 
@@ -506,9 +506,7 @@ class Cancelled:
             assert state_of(pause.confirmation_id) is State.UNKNOWN
             with pytest.raises(errors.OutcomeUnknownError):
                 await call()
-            execution = sayso.Review().get(pause.confirmation_id).execution
-            assert execution is not None
-            assert execution.finished_at is None  # other processes go by this, and by whether this one is alive
+            assert not has_ended(pause.confirmation_id)  # other processes go by this, and by whether this one is alive
         finally:
             self.go_on.set()
         return pause.confirmation_id
@@ -553,6 +551,61 @@ def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_e
     request_id = asyncio.run(main())  # it ends when its threads have
     assert (it.ran, it.asked, state_of(request_id)) == ([1], [], state)
     assert processes.running_at(request_id, None) is None
+
+
+def has_ended(request_id: str) -> bool:
+    execution = sayso.Review().get(request_id).execution
+    assert execution is not None
+    return execution.finished_at is not None
+
+
+@pytest.mark.parametrize("options", [{}, {"retries": 1}, {"idempotent": True}])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@awaited
+async def test_nobody_is_asked_about_a_call_whose_tasks_go_on(
+    store: Store, is_cancelled: bool, options: dict[str, Any]
+) -> None:
+    is_paying, go_on, paid, asked = asyncio.Event(), asyncio.Event(), list[int](), list[int]()
+
+    async def pay(amount: int) -> None:
+        if not is_paying.is_set():
+            is_paying.set()
+            await go_on.wait()
+        paid.append(amount)
+
+    async def fail() -> None:
+        await is_paying.wait()
+        raise ValueError("no such address")
+
+    def look(amount: int) -> bool:
+        asked.append(amount)
+        return False
+
+    @sayso.gate(wait="raise", verify=look, **options)
+    async def order(amount: int) -> None:
+        if is_cancelled:
+            await asyncio.shield(pay(amount))
+        else:
+            await asyncio.gather(pay(amount), fail())
+
+    request_id = (await aheld(order, 1)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    mine = {asyncio.current_task()}
+    ordering = asyncio.ensure_future(order(1))
+    await is_paying.wait()
+    if is_cancelled:
+        ordering.cancel()
+    with pytest.raises(asyncio.CancelledError if is_cancelled else ValueError):
+        await ordering
+    with pytest.raises(errors.OutcomeUnknownError, match="It is still running in this process"):
+        await order(1)
+    assert not has_ended(request_id)  # other processes go by this, and by whether this one is alive
+    go_on.set()
+    await asyncio.wait(asyncio.all_tasks() - mine)
+    while processes.running_at(request_id, None) is not None:  # noqa: ASYNC110  nobody tells when its end is recorded
+        await asyncio.sleep(0)
+    assert has_ended(request_id)
+    assert (paid, asked, state_of(request_id)) == ([1], [], State.UNKNOWN)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])

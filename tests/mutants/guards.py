@@ -718,8 +718,14 @@ MUTANTS = [
     ),
     Mutant(
         "a call whose tasks run on is unknown", "gates/execution.py",
-        "if me is None or attempt.is_ambiguous or attempt.is_without_effect:", "if True:",
+        "if me is None or attempt.left is not None or attempt.is_without_effect:", "if True:",
         "gates/test_ambiguous_outcomes.py::test_a_call_that_fails_while_a_task_that_it_started_runs_is_unknown",
+    ),
+    Mutant(
+        "nobody is asked about a call whose tasks run on", "gates/execution.py",
+        "return InTasks(attempt._replace(is_ambiguous=is_ambiguous), tasks).attempt",
+        "return attempt._replace(is_ambiguous=is_ambiguous)",
+        "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_tasks_go_on",
     ),
     Mutant(
         "a known outcome is recorded after an interrupt", "gates/execution.py",

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
-from sayso.drivers import Attempt, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
+from sayso.drivers import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.gates import captured
 from sayso.gates.ambiguous import Handled, in_doubt, is_own_word, mark_unknown
 from sayso.gates.hooks import (
@@ -96,7 +96,7 @@ def execute(
             with suppress(ValueError):  # a coroutine may be closed in a context without it
                 executing.reset(before)
         attempt = judged(gate, attempt, handled)
-        if isinstance(attempt.raised, Exception) and not isinstance(attempt.raised, gate.suspends):
+        if attempt.raised is not None and not isinstance(attempt.raised, gate.suspends):
             attempt = _judged_by_tasks(started.request, attempt)
     except BaseException as error:  # usually Ctrl-C right after the call; the call must not stay `running`
         if started.pid == os.getpid() and not isinstance(error, GeneratorExit):
@@ -109,6 +109,7 @@ def execute(
         return attempt
     if attempt.left is not None:
         yield from _leave(gate, store, started, attempt.left)
+        _mark(started.request, attempt)
         return attempt
     return (yield from end(gate, store, started, attempt, caller))
 
@@ -255,9 +256,8 @@ def end(
             caller.saved()
         if not after.holds:
             captured.forget(request.id)
-    if raised is not None and attempt.is_ambiguous and outcome.state == "unknown" and not is_resolved:
-        starts = 1 if request.execution is None else request.execution.starts
-        mark_unknown(raised, request.id, may_start_again=request.idempotent, start=starts)
+    if outcome.state == "unknown" and not is_resolved and attempt.left is None:
+        _mark(request, attempt)
     elif isinstance(raised, ConfirmationRequired) and outcome.state == "failed":  # of a gate inside the started call
         note = (
             f"sayso: {gate.name} was approved and started, and is recorded as failed, because a call inside it waits:"
@@ -267,6 +267,12 @@ def end(
         with suppress(Exception):  # as in `mark_unknown`
             raised.add_note(note)
     return attempt
+
+
+def _mark(request: Request, attempt: Attempt) -> None:
+    if attempt.raised is not None and attempt.is_ambiguous:
+        starts = 1 if request.execution is None else request.execution.starts
+        mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent, start=starts)
 
 
 def _finish(store: ProgramStore, start: Started, outcome: Outcome, saved: RunUpdate | None) -> Operations[Request]:
@@ -286,7 +292,8 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
     if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
-        attempt = attempt._replace(is_ambiguous=in_doubt(gate.ambiguous, handled, attempt.raised))
+        is_ambiguous = attempt.is_ambiguous or in_doubt(gate.ambiguous, handled, attempt.raised)
+        attempt = attempt._replace(is_ambiguous=is_ambiguous)
         return attempt._replace(is_without_effect=is_own_word(attempt.raised, handled))
     left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
     if left is None:
@@ -300,18 +307,23 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
 def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
     """Return how a call with an error ended: it goes on if a task that it started does, as `asyncio.gather` leaves."""
     me = current_task()
-    if me is None or attempt.is_ambiguous or attempt.is_without_effect:
+    if me is None or attempt.left is not None or attempt.is_without_effect:
         return attempt
     import asyncio
 
-    for task in asyncio.all_tasks():
-        context = _context_of(task)
-        if task is not me and context is not None and any(one is request for one in context.get(executing, ())):
-            note = f"sayso: a task that {request.call.name} started was still running when this error ended it"
-            with suppress(Exception):  # as in `mark_unknown`
-                cast("BaseException", attempt.raised).add_note(note)
-            return attempt._replace(is_ambiguous=True)
-    return attempt
+    contexts = [(task, _context_of(task)) for task in asyncio.all_tasks() if task is not me]
+    tasks = [
+        task
+        for task, context in contexts
+        if context is not None and any(one is request for one in context.get(executing, ()))
+    ]
+    if not tasks:
+        return attempt
+    note = f"sayso: a task that {request.call.name} started was still running when this error ended it"
+    with suppress(Exception):  # as in `mark_unknown`
+        cast("BaseException", attempt.raised).add_note(note)
+    is_ambiguous = attempt.is_ambiguous or isinstance(attempt.raised, Exception)  # others are unknown anyway
+    return InTasks(attempt._replace(is_ambiguous=is_ambiguous), tasks).attempt
 
 
 def _context_of(task: Any) -> Context | None:
@@ -345,8 +357,8 @@ def _not_recorded(store: ProgramStore, start: Started, error: BaseException) -> 
         yield StoreCall(store.finish, start.request.id, start.token, outcome, None)
 
 
-def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread) -> Operations[None]:
-    """Record a call as unknown whose task was cancelled, and how it ends when its thread does.
+def _leave(gate: Gate, store: ProgramStore, start: Started, left: InThread | InTasks) -> Operations[None]:
+    """Record a call as unknown that goes on where nobody waits for it, and how it ends when its thread or tasks do.
 
     Without an end in the record, other processes see that this worker is alive, and ask nobody how the call ended.
     """
