@@ -249,7 +249,8 @@ def end(
     except errors.StoreError as error:
         if raised is None or not is_raised:
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
-        raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+        with suppress(Exception):  # as in `mark_unknown`
+            raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
     else:
         telemetry.log("ended", request, outcome.state)
         if saved is not None:
