@@ -346,6 +346,20 @@ def test_nobody_in_time_is_a_no(store: Store, announced: SimpleQueue[Request], c
     assert paid == []
 
 
+def test_a_decision_reaches_its_call_although_the_hook_of_the_key_gives_another_one(
+    store: Store, announced: SimpleQueue[Request]
+) -> None:
+    paid, keys = list[int](), iter(["first", "second"])
+
+    def pay() -> str:
+        with sayso.run("order-1"):
+            return payer(paid, key=lambda amount: next(keys))(10)  # noqa: ARG005
+
+    waiter = Waiter(pay)
+    sayso.Review().approve(announced.get(timeout=SECONDS).id, by="ada")
+    assert (waiter.outcome(), paid) == ("paid 10", [10])
+
+
 def test_expired_request_is_asked_anew_where_the_gate_says_so(
     store: Store, announced: SimpleQueue[Request], clock: Clock
 ) -> None:

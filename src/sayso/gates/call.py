@@ -83,6 +83,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
             match request.state:
                 case State.PENDING:  # a decision made meanwhile is found, and the rule may decide otherwise by then
                     after = yield from caller.wait(waited := request)
+                    occasion = occasion._replace(key=request.key)  # a hook that gave another one would ask forever
                 case State.RUNNING:
                     after = yield from caller.running(request)
                 case State.APPROVED | State.UNKNOWN:
