@@ -734,7 +734,18 @@ def test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_s
     assert call.state == state
 
 
-def test_what_the_call_raised_is_raised_also_where_the_store_fails_after_it() -> None:
+class Frozen(ValueError):
+    def add_note(self, note: str) -> None:
+        raise AttributeError(note)
+
+
+def test_whether_to_withdraw_is_yes_or_no() -> None:
+    with pytest.raises(errors.ConfigError, match="withdraw_on_exit= takes True or False, not 'no'; nothing was asked"):
+        sayso.hold("pay", {}, withdraw_on_exit="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kind", [ValueError, Frozen])
+def test_what_the_call_raised_is_raised_also_where_the_store_fails_after_it(kind: type[ValueError]) -> None:
     store = MemoryStore()
     held = sayso.hold("pay", {"amount": 5}, run="order", store=store)
     sayso.Review(store, reviewer="ada").approve(str(held.id))
@@ -744,8 +755,8 @@ def test_what_the_call_raised_is_raised_also_where_the_store_fails_after_it() ->
             raise errors.StoreUnavailableError("the disk is gone")
 
         store.finish = store.settle = fail  # type: ignore[method-assign]
-        raise ValueError(arguments["amount"])
+        raise kind(arguments["amount"])
 
-    with pytest.raises(ValueError, match="5") as raised:
+    with pytest.raises(kind, match="5") as raised:
         held.once(pay)
-    assert "could not be recorded" in raised.value.__notes__[0]
+    assert kind is Frozen or "could not be recorded" in raised.value.__notes__[0]

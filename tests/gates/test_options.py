@@ -5,6 +5,7 @@ The invariant: what would fail at the first call fails before there is one.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
 import inspect
@@ -67,6 +68,36 @@ def test_error_about_how_to_wait_names_only_what_is_wrong() -> None:
     with pytest.raises(errors.ConfigError, match="on_expiry=") as caught:
         sayso.gate(on_expiry="approve")(pay)  # type: ignore[call-overload]
     assert "wait" not in str(caught.value)
+
+
+@pytest.mark.parametrize("on_expiry", ["reject", "ask"])
+def test_what_to_do_at_an_expiry_is_no_option_of_a_call_that_does_not_wait(on_expiry: Any) -> None:
+    with pytest.raises(errors.ConfigError, match="on_expiry= is for a call that waits"):
+        sayso.gate(wait="raise", on_expiry=on_expiry)(payer())
+    with pytest.raises(errors.ConfigError, match="on_expiry= is for a call that waits"):
+        sayso.ask("Go on?", wait="raise", on_expiry=on_expiry)
+
+
+@pytest.mark.parametrize("suspends", [Exception, BaseException, KeyboardInterrupt, SystemExit, asyncio.CancelledError])
+def test_what_also_means_a_failure_or_an_interrupt_is_no_pause(suspends: type[BaseException]) -> None:
+    def pay(amount: int) -> None:
+        raise AssertionError
+
+    for declare in (sayso.gate, sayso.confirm_first, sayso.tool):
+        with pytest.raises(errors.ConfigError, match=rf"suspends= .* with {suspends.__name__} a call may also fail"):
+            declare(pay, suspends=(LookupError, suspends))
+    with pytest.raises(errors.ConfigError, match="a call may also fail"):
+        sayso.hold("pay", {}, suspends=suspends)
+
+
+def test_an_error_after_which_nobody_knows_is_no_pause() -> None:
+    def pay(amount: int) -> None:
+        raise AssertionError
+
+    for declare in (sayso.gate, sayso.confirm_first, sayso.tool):
+        with pytest.raises(errors.ConfigError, match="ambiguous= and suspends= contradict each other: after KeyError"):
+            declare(pay, ambiguous=KeyError, suspends=LookupError)
+        declare(pay, ambiguous=LookupError, suspends=KeyError)  # the pause is the more exact of them
 
 
 def test_what_cannot_be_held_is_refused_at_the_decoration() -> None:

@@ -45,6 +45,11 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
+        "a call that waits keeps its key", "gates/call.py",
+        "occasion = occasion._replace(key=request.key)", "pass",
+        "gates/test_block.py::test_a_decision_reaches_its_call_although_the_hook_of_the_key_gives_another_one",
+    ),
+    Mutant(
         "a start by hand takes the effect that was asked for", "gates/held.py",
         "gate, wanted = as_recorded(self._gate, self._occasion, request)",
         "gate, wanted = self._gate, self._occasion",
@@ -720,6 +725,11 @@ MUTANTS = [
         "a call whose tasks run on is unknown", "gates/execution.py",
         "if me is None or attempt.left is not None or attempt.is_without_effect:", "if True:",
         "gates/test_ambiguous_outcomes.py::test_a_call_that_fails_while_a_task_that_it_started_runs_is_unknown",
+    ),
+    Mutant(
+        "a failure is no pause", "gates/options.py",
+        'if any(issubclass(end, pause) for end in _NO_PAUSE) or pause.__name__ == "CancelledError":', "if False:",
+        "gates/test_options.py::test_what_also_means_a_failure_or_an_interrupt_is_no_pause",
     ),
     Mutant(
         "nobody is asked about a call whose tasks run on", "gates/execution.py",

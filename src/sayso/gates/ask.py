@@ -12,7 +12,7 @@ from sayso.config import requester
 from sayso.drivers import Operations, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
-from sayso.gates.options import block_of, check_known, quorum_of
+from sayso.gates.options import block_of, check_known, check_waits, quorum_of
 from sayso.gates.scope import Occasion, Scope
 from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
@@ -160,6 +160,7 @@ def ask(question: str, **options: Any) -> Any:
         StoreError: The question could not be recorded.
     """
     try:
+        check_waits(options)
         return drive(_asking(question, **options))
     except BaseException as error:
         trim(error)
@@ -179,6 +180,7 @@ async def aask(question: str, *, type: Any, **options: Unpack[AskOptions]) -> An
 async def aask(question: str, **options: Any) -> Any:
     """Ask a person without blocking the event loop; see `ask`."""
     try:
+        check_waits(options)
         return await adrive(_asking(question, **options))
     except BaseException as error:
         trim(error)

@@ -29,6 +29,7 @@ from sayso.gates.options import (
     block_of,
     check_known,
     check_text,
+    check_waits,
     quorum_of,
     redact_names,
     rule_options,
@@ -189,10 +190,10 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             (`"refund:{order_id}"`); a template or a callable. It starts once, until it is known to have failed.
         title: The function's name for people; a text, a template or a callable. Shown as the program's words.
         summary: What a call does, in one line (`"Refund €{amount} for {order_id}"`); likewise.
-        suspends: One or several exception classes with which the function pauses for its framework: the call has not
-            ended, its start is given back, and the exception is passed on. With `ConfirmationRequired`, a call that
-            meets another gate keeps its approval and runs again from the beginning once that one is approved; without
-            it, such a call ends as `failed`.
+        suspends: One or several exception classes with which the function pauses for its framework, and does nothing
+            else: the call has not ended, its start is given back, and the exception is passed on. With
+            `ConfirmationRequired`, a call that meets another gate keeps its approval and runs again from the beginning
+            once that one is approved; without it, such a call ends as `failed`.
         on_reject: What the caller gets for a rejection: `raise`, the default, raises it; `return` returns its
             `message_for_model`; a callable gets the `ConfirmationRejected`, and its result is returned.
 
@@ -215,6 +216,7 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if isinstance(function, staticmethod):  # the decorator is above @staticmethod, and returns one
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
+    check_waits(options)
     declared = {name: option for name, option in options.items() if name != "on_reject"}
     on_reject = checked_on_reject(options.get("on_reject", "raise"))
     made, block, store = _declared(function, **declared)
@@ -470,6 +472,9 @@ def holding(
     key, run, context = options.get("key"), options.get("run"), options.get("context")
     texts: dict[str, Any] = {name: options.get(name) for name in ("effect", "title", "description")}
     texts |= rule_options(options)
+    withdraws: object = options.get("withdraw_on_exit", False)
+    if not isinstance(withdraws, bool):
+        raise ConfigError(f"withdraw_on_exit= takes True or False, not {withdraws!r}; nothing was asked")
     if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise TypeError(f"hold() takes the arguments by name, as a dict, not {arguments!r}; nothing was asked")
     # A copy, because the caller may change its own lists meanwhile.
@@ -509,7 +514,6 @@ def holding(
         request = yield from find_or_ask(gate, store, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise started_before(request)
-    withdraws = options.get("withdraw_on_exit", False)
     return kind(gate, store, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
 
 

@@ -153,6 +153,15 @@ def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Bloc
             raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
 
 
+def check_waits(options: Mapping[str, Any]) -> None:
+    """Reject `on_expiry=` where no call waits; raises `ConfigError`."""
+    if "on_expiry" in options and options.get("wait") == "raise":
+        raise ConfigError(
+            "on_expiry= is for a call that waits until its request expires, and with wait='raise' no call waits; leave"
+            " out one of them"
+        )
+
+
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:
     """Reject a rule, prompt or hook with a parameter that is not an argument of the call.
 
@@ -221,6 +230,29 @@ def check_text(
             raise ConfigError(f"{option}= {text!r} names {part!r}, which {tool} does not take (it takes {listed})")
         if is_secret is not None and any(map(is_secret, part.replace("[", ".").replace("]", "").split("."))):
             raise ConfigError(f"{option}= {text!r} names {part!r}, which is secret; it would be shown unmasked")
+
+
+_NO_PAUSE = (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+def _check_suspends(suspends: Iterable[type[BaseException]], ambiguous: Iterable[type[BaseException]]) -> None:
+    """Reject pauses that a failed or interrupted call can end with as well: it would be started again, unasked.
+
+    Raises:
+        ConfigError: One of them is that general, or `ambiguous=` names it too.
+    """
+    for pause in suspends:
+        if any(issubclass(end, pause) for end in _NO_PAUSE) or pause.__name__ == "CancelledError":
+            raise ConfigError(
+                f"suspends= takes exceptions of a framework that pauses, and with {pause.__name__} a call may also fail"
+                " or be interrupted; name a class that means nothing else"
+            )
+        for error in ambiguous:
+            if issubclass(error, pause):
+                raise ConfigError(
+                    f"ambiguous= and suspends= contradict each other: after {error.__name__}, the call would be started"
+                    " again although it may have had its effect; leave it out of one of them"
+                )
 
 
 def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
@@ -356,6 +388,7 @@ class Gate:
             is_secret = self.redaction.is_secret if option in {"key", "effect"} else None
             check_text(option, text, tool, signature.names, is_secret=is_secret)
         check_redact(function, self.redact, tool, f"{self.option_name('redact')}=")
+        _check_suspends(self.suspends, self.ambiguous)
         if self.escalation is not None and self.escalation.after >= self.expires:
             raise ConfigError(
                 f"escalate_after= of {tool} is not shorter than expires=, so nobody would be asked; make expires="
@@ -499,6 +532,7 @@ class ForeignGate(Gate):
 
     def __post_init__(self) -> None:
         tool = tool_of(no_function, self.named)
+        _check_suspends(self.suspends, self.ambiguous)
         derived = {
             "tool": tool, "name": tool, "signature": _ByName(self.given.names), "is_self_contained": True,
             "_bare": self.given, "captured": CapturedValues(no_function), "_by_captured": {},
