@@ -117,7 +117,7 @@ $(DOCS)/.ready: EXTRAS := docs
 $(VENV)/.ready $(BENCH)/.ready $(DOCS)/.ready: %/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("sayso needs Python 3.11 or newer, and $(PYTHON) is %d.%d; try make PYTHON=python3.12" % v[:2])'
 	@echo "setting up $* (once)"
-	@$(PYTHON) -m venv $*
+	@$*/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $*
 	@$*/bin/python $(INSTALL) --editable '.[$(EXTRAS)]'
 	@touch $@
 
