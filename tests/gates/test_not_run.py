@@ -199,3 +199,13 @@ def test_clock_that_goes_back_revives_nothing(store: Store, clock: Clock) -> Non
     assert state_of(request_id) is State.EXPIRED
     assert ran == []
     assert store.count(Filter(states=frozenset({State.PENDING}))) == 1
+
+
+def test_a_pending_call_names_the_ways_to_decide_it() -> None:
+    """Its own machine may have no `sayso approve` that decides: the store is a server, or that of another folder."""
+    ran: list[int] = []
+    with sayso.run("r-1"), pytest.raises(sayso.ConfirmationRequired) as raised:
+        flaky(ran, [])(1)
+    (note,) = raised.value.__notes__
+    assert f"`sayso approve {raised.value.id[:11]}` where its store is, or in the inbox" in note
+    assert "nothing was run" in note

@@ -256,7 +256,8 @@ def _how_to_go_on(request: Request) -> list[str]:
             f"nothing was run; only this process can use the decision on {name}, because its run has no name",
             'with sayso.run("a name"): around it, a new start would find the request and its decision',
         ]
-    return [f"nothing was run; {name} is pending. Run `sayso {verb} {name}`, then make the same call in the same run"]
+    decide = f"Decide with `sayso {verb} {name}` where its store is, or in the inbox"
+    return [f"nothing was run; {name} is pending. {decide}, then make the same call in the same run"]
 
 
 _REFUSALS: dict[str, tuple[type[ConfirmationRejected], str]] = {
