@@ -594,3 +594,21 @@ def test_the_programs_own_withdrawal_is_a_cancellation_by_it() -> None:
     assert (withdrawn.event, withdrawn.request.state, withdrawn.request.holds) == ("withdrawn", State.CANCELLED, False)
     with pytest.raises(errors.AlreadyDecidedError):
         decide(withdrawn.request, "approve", BOB)
+
+
+@pytest.mark.parametrize(
+    "end", [lifecycle.expire, lambda r, now: lifecycle.withdraw(r, AGENT, now)], ids=["expire", "withdraw"]
+)
+def test_a_claim_ends_with_the_wait_of_a_call_that_is_unknown(end: Callable[..., Transition | None]) -> None:
+    changed = decide(call(idempotent=True), "approve", edited=sample_edit(call(), amount=7)).request
+    half = finished(started(abandoned(changed)), "suspended")
+    back = lifecycle.send_back(half, AGENT, ["amount: is odd"], NOW)
+    assert back is not None
+    claimed = teamwork.claim(back.request, ADA, roles=(), channel="test", now=NOW).request
+    gone = end(claimed, back.request.expires_at)
+    assert gone is not None
+    assert (gone.request.state, gone.request.claimed_by) == (State.UNKNOWN, None)
+    found = lifecycle.resolve(
+        gone.request, BOB, roles=(), happened=True, comment=None, channel="test", start=2, now=NOW
+    ).request
+    assert found.state is State.DONE

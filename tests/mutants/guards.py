@@ -749,7 +749,12 @@ MUTANTS = [
     ),
     Mutant(
         "an approval that ends leaves an unknown start unknown", "model/lifecycle.py",
+<<<<<<< HEAD
         'return end._replace(request=new, event="unknown")', "return end",
+=======
+        'return end._replace(request=unknown, event="unknown")',
+        "return end",
+>>>>>>> 58e3bd0a (End the claim of a call whose wait ends as unknown)
         "gates/test_ambiguous_outcomes.py::"
         "test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown",
     ),
@@ -849,6 +854,12 @@ MUTANTS = [
         "a vote on other terms does not pass a claim", "model/lifecycle.py",
         'is_plain = verb == "approve" and edited is None and not has_grant', 'is_plain = verb == "approve"',
         "model/test_lifecycle.py::test_a_claim_keeps_one_approval_of_a_quorum_and_leaves_the_others",
+    ),
+    Mutant(
+        "a claim ends with the wait of a call that is unknown", "model/lifecycle.py",
+        "unknown = _evolve(request, state=State.UNKNOWN, decision=decision, claimed_by=None, claimed_at=None)",
+        "unknown = _evolve(request, state=State.UNKNOWN, decision=decision)",
+        "model/test_lifecycle.py::test_a_claim_ends_with_the_wait_of_a_call_that_is_unknown",
     ),
     Mutant(
         "more people may decide after the escalation only", "model/lifecycle.py",
