@@ -868,6 +868,12 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_until_an_escalation_has_come_it_lets_nobody_in",
     ),
     Mutant(
+        "a request that waits again is escalated when its time has come", "stores/transaction.py",
+        "    if transition.event in _WAITS_AGAIN:", "    if False:",
+        "stores/test_contract.py::TestMemory::"
+        "test_a_request_that_waits_again_after_the_time_of_its_escalation_is_escalated",
+    ),
+    Mutant(
         "only the holder of a run saves it", "stores/transaction.py",
         "if known is not None and known.holder != saved.run.holder:", "if False:",
         "stores/test_contract.py::TestMemory::test_a_run_that_was_handed_back_is_taken_with_its_steps",

@@ -15,7 +15,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, Escalation, Identity, Quorum
 from sayso.stores import transaction
 from sayso.stores.records import Record
-from sayso.testing.doubles import sample_call
+from sayso.testing.doubles import sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, Scene, refusal
 
 __all__ = ["OutboxContract"]
@@ -164,6 +164,21 @@ class OutboxContract(Scene):
         assert "carol" in last.detail
         assert self.owed(request).due == self.clock()
         assert self.store.sweep() == 0
+
+    def test_a_request_that_waits_again_after_the_time_of_its_escalation_is_escalated(self) -> None:
+        self.enter("ops")
+        undone, returned = self.escalating(), self.escalating()
+        self.decide("approve", undone, roles={"finance"}, held_for=2 * _HOUR)
+        self.decide("approve", returned, roles={"finance"}, edited=sample_edit(returned, amount=7))
+        self.clock.tick(_HOUR)
+        assert self.store.sweep() == 0
+        self.store.undo(undone.id, ADA, channel="test")
+        self.store.send_back(returned.id, returned.requester, ["amount: is odd"])
+        assert self.store.sweep() == 2
+        for request in (undone, returned):
+            assert self.store.get(request.id).escalated_at == self.clock()
+            assert self.events(request)[-1] == "escalated"
+        assert list(self.store.records(transaction.ESCALATION)) == []
 
     def test_until_an_escalation_has_come_it_lets_nobody_in(self) -> None:
         request = self.escalating()

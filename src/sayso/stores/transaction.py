@@ -119,14 +119,19 @@ def _waiting(request: Request) -> RecordRow:
     return row_of_record(Record(waiting_kind(request.requester), request.id, {}, request.expires_at))
 
 
+def _put_escalation(tx: Transaction, request: Request) -> None:
+    """Record when more people may decide, for the sweep, which drops the record once that time has come."""
+    if request.escalation is not None and request.escalated_at is None:
+        tx.put_record(row_of_record(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
+
+
 def insert(tx: Transaction, transition: Transition) -> None:
     """Write a new request, and its deliveries and other records."""
     tx.insert(transition)
     request = transition.request
     if request.requester.issuer == TOKENS:
         tx.put_record(_waiting(request))
-    if request.escalation is not None:
-        tx.put_record(row_of_record(Record(ESCALATION, request.id, {}, request.created_at + request.escalation.after)))
+    _put_escalation(tx, request)
     # A named channel that is not registered yet gets its messages when it is.
     for channel in request.channels or tx.record_keys(CHANNEL):
         tx.put_record(row_of_record(Record(delivery_kind(channel), request.id, {"changes": 0, "sent": []}, tx.now())))
@@ -142,6 +147,8 @@ def update(tx: Transaction, transition: Transition) -> None:
             drop_if_there(tx, kind, request.id)
         elif transition.event in _WAITS_AGAIN:
             tx.put_record(_waiting(request))
+    if transition.event in _WAITS_AGAIN:
+        _put_escalation(tx, request)
     if request.quorum.count > 1:
         # Who has approved a request that needs further people, so that their lists find it without reading all.
         if request.state is State.PENDING and request.votes:
