@@ -1,4 +1,5 @@
-"""How a gated call ends whose client loses its connection, is refused one, or gets an answer that settles nothing.
+"""How a gated call ends whose client loses its connection, is refused one, or gets an answer that settles nothing;
+and of one whose client tries again by itself or follows a redirect.
 
 Real clients send to a real socket. `test_ambiguous_errors.py` has the classes of the clients that are not installed.
 """
@@ -11,6 +12,7 @@ import socket
 import struct
 import threading
 import urllib.request
+import xmlrpc.client
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -22,6 +24,7 @@ from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.support.acting import approved, state_of
 
+FAULT = xmlrpc.client.dumps(xmlrpc.client.Fault(1, "no such order")).encode()
 ANSWERS = {
     "half": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok",
     "409": b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n",
@@ -32,13 +35,19 @@ ANSWERS = {
     "a chunk without end": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 70_000,
     "200 headers": b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
     "garbled": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n<html>",
+    "try again": b"HTTP/1.1 409 Conflict\r\nRetry-After-Ms: 1\r\nContent-Length: 0\r\n\r\n",
+    "303": b"HTTP/1.1 303 See Other\r\nLocation: http://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n",
+    "fault": b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (len(FAULT), FAULT),
 }
 
 
 @contextmanager
-def served(how: str) -> Iterator[int]:
-    """Listen, take each request, and then answer, hang up, reset, or stay silent; give the port."""
-    listener, kept = socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
+def served(*hows: str) -> Iterator[int]:
+    """Listen, take each request, and then answer, hang up, reset, or stay silent; give the port.
+
+    The last of several ways is also that of all further connections.
+    """
+    refused, listener, kept = refusing(), socket.create_server(("127.0.0.1", 0)), list[socket.socket]()
 
     def serve() -> None:
         while True:
@@ -46,11 +55,13 @@ def served(how: str) -> Iterator[int]:
                 line, _ = listener.accept()
             except OSError:
                 return
+            how = hows[min(len(kept), len(hows) - 1)]
             kept.append(line)
             heard = b""
             while b"amount=5" not in heard and (piece := line.recv(65_536)):
                 heard += piece
-            line.sendall(ANSWERS.get(how, b""))
+            answer = ANSWERS.get(how, b"")
+            line.sendall(answer % refused if how == "303" else answer)
             if how == "reset":
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             if how != "hang":
@@ -204,3 +215,94 @@ def test_a_server_error_and_an_answer_that_cannot_be_decoded_are_unknown_and_a_r
         with pytest.raises(Exception, match=how if how.isdigit() else "Expecting value|unexpected character"):
             post(port)
     assert state_of(request_id) is (State.FAILED if how == "409" else State.UNKNOWN)
+
+
+def again_openai(port: int, retries: int) -> None:
+    openai = pytest.importorskip("openai")
+    with openai.OpenAI(api_key="k", base_url=f"http://127.0.0.1:{port}", max_retries=retries) as client:
+        client.completions.create(model="m", prompt="amount=5")
+
+
+def again_urllib3(port: int, retries: int) -> None:
+    urllib3 = pytest.importorskip("urllib3")
+    with urllib3.PoolManager(retries=urllib3.Retry(retries)) as pool:
+        pool.request("POST", f"http://127.0.0.1:{port}/", body=b"amount=5")
+
+
+def again_requests(port: int, retries: int) -> None:
+    requests, urllib3 = pytest.importorskip("requests"), pytest.importorskip("urllib3")
+    with requests.Session() as session:
+        retry = urllib3.Retry(retries, allowed_methods=None)
+        session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+        session.post(f"http://127.0.0.1:{port}/", data=b"amount=5").raise_for_status()
+
+
+def again_xmlrpc(port: int, retries: int) -> None:
+    assert retries in (0, 1), "it always has one"
+    with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{port}/") as server:
+        server.pay("amount=5")
+
+
+def again_aiohttp(port: int, retries: int) -> None:
+    assert retries in (0, 1), "it always has one"
+    aiohttp = pytest.importorskip("aiohttp")
+
+    async def put() -> None:
+        async with aiohttp.ClientSession(raise_for_status=True) as session:
+            await session.put(f"http://127.0.0.1:{port}/", data=b"amount=5")
+
+    asyncio.run(put())
+
+
+AGAIN: dict[str, tuple[Callable[[int, int], None], list[str]]] = {
+    "openai": (again_openai, ["try again", "409"]), "requests": (again_requests, ["hang up", "409"]),
+    "xmlrpc": (again_xmlrpc, ["hang up", "fault"]), "aiohttp": (again_aiohttp, ["hang up", "409"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize("client", AGAIN)
+def test_an_answer_is_failed_if_it_is_that_to_the_first_attempt(store: Store, client: str, is_first: bool) -> None:
+    send, hows = AGAIN[client]
+    post = sayso.gate(send, name="post", wait="raise")
+    with served(*(hows[1:] if is_first else hows)) as port:
+        request_id = approved(post, port, 0 if is_first else 1)
+        with pytest.raises(Exception, match=r"409|no such order"):
+            post(port, 0 if is_first else 1)
+    assert state_of(request_id) is (State.FAILED if is_first else State.UNKNOWN)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("send", [again_urllib3, again_requests])
+def test_a_connection_that_was_refused_is_unknown_if_the_client_has_tried_before(
+    store: Store, send: Callable[[int, int], None], retries: int
+) -> None:
+    post, port = sayso.gate(send, name="post", wait="raise"), refusing()
+    request_id = approved(post, port, retries)
+    with pytest.raises(Exception, match="refused"):
+        post(port, retries)
+    assert state_of(request_id) is (State.UNKNOWN if retries else State.FAILED)
+
+
+def redirected_httpx(port: int, package: str) -> None:
+    httpx = pytest.importorskip(package)
+    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5", follow_redirects=True)
+
+
+REDIRECTED = ANSWERED | {package: partial(redirected_httpx, package=package) for package in ("httpx", "httpx2")}
+
+
+@pytest.mark.parametrize("is_redirected", [False, True], ids=["direct", "redirected"])
+@pytest.mark.parametrize("client", REDIRECTED)
+def test_a_connection_that_was_refused_is_unknown_if_it_followed_a_redirect(
+    store: Store, client: str, is_redirected: bool
+) -> None:
+    @sayso.gate(name="post", wait="raise")
+    def post(port: int) -> None:
+        REDIRECTED[client](port)
+
+    with served("303") as redirecting:
+        port = redirecting if is_redirected else refusing()
+        request_id = approved(post, port)
+        error = raised_by(lambda port, _: post(port), port, 0.0)
+    assert state_of(request_id) is (State.UNKNOWN if is_redirected else State.FAILED), repr(error)
