@@ -275,7 +275,10 @@ def test_the_request_of_an_error_tells_whether_it_was_the_first_one(package: str
     for count, expected in (("0", False), ("1", True), (None, True)):
         error = openai("BadRequestError", count, package)
         assert is_ambiguous(connecting(error, f"{package}._base_client.request")) is expected
-    assert is_ambiguous(connecting(ValueError("no token"), f"{package}._base_client.request")), "it has no request"
+    for taken, expected in ((0, False), (1, True)):
+        error = TypeError("it is not JSON serializable, and has no request")
+        assert is_ambiguous(connecting(error, f"{package}._base_client.request", retries_taken=taken)) is expected
+    assert is_ambiguous(connecting(TypeError(), f"{package}._base_client.request")), "nobody knows"
     assert not is_ambiguous(connecting(ValueError("no key"), f"{package}._client.__init__"))
 
 

@@ -113,6 +113,13 @@ _DECODES = _names("""
     aiohttp: json text    http: begin    httpx,httpx2,requests,urllib3: json
     mcp: _validate_tool_result validate_tool_result
 """)
+
+
+def _is_counted_first(error: Any, known: Mapping[str, Any]) -> bool:
+    # The client tells its server, too. An error of another class, such as a TypeError, has no request.
+    return known.get("retries_taken") == 0 or error.request.headers["x-stainless-retry-count"] == "0"
+
+
 # Functions that try again: the beginning of their module and name.
 _RETRIES = (
     "aiohttp_retry.", "backoff.", "google.api_core.retry.", "httpx_retries.", "redis.asyncio.cluster.execute",
@@ -127,10 +134,10 @@ _IS_FIRST: dict[str, Callable[[Any, Mapping[str, Any]], bool]] = {
         not known.get("history")
         and (known.get("retry_persistent_connection", True) or known["method"] in {"PATCH", "POST"})
     ),
-    "anthropic.request": lambda error, _: error.request.headers["x-stainless-retry-count"] == "0",
+    "anthropic.request": _is_counted_first,
     "httpx._send_handling_redirects": lambda _, known: not known["history"],
     "httpx2._send_handling_redirects": lambda _, known: not known["history"],
-    "openai.request": lambda error, _: error.request.headers["x-stainless-retry-count"] == "0",
+    "openai.request": _is_counted_first,
     "redis.call_with_retry": lambda _, known: known["failures"] == 0,
     "xmlrpc.request": lambda _, known: known["i"] == 0,
 }
