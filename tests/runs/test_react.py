@@ -96,6 +96,25 @@ def test_a_model_that_repeats_an_effect_is_told_and_its_run_goes_on(store: Store
     assert paid == ["bob"]
 
 
+def test_a_model_is_told_which_call_inside_a_tool_has_a_taken_effect(store: Store) -> None:
+    @sayso.gate(wait="raise", effect="ship:{to}")
+    def ship(to: str) -> str:
+        return to
+
+    @tool
+    def order(to: str) -> str:
+        return ship(to)
+
+    other = store.ask(sample_call("run_1", effect="ship:bob"))
+    sayso.Review().approve(other.id, by="ada")
+    store.start(other.id, "t")
+    store.finish(other.id, "t", Outcome("done"))
+    model = Script([("order", {"to": "bob"})], [("order", {"to": "bob"})], ANSWER)
+    agent = agent_of(model, order)
+    assert agent.resume("yes", asyncio.run(paused(agent))).answer == "done"
+    assert observed(model)[1].startswith(f"ship was not run: its effect 'ship:bob' is taken by {other.id}")
+
+
 def test_a_call_whose_effect_may_yet_fail_stops_the_run_until_that_is_known(store: Store) -> None:
     paid, pay = payer_with_effect()
     other = store.ask(sample_call("run_1", effect="pay:bob"))

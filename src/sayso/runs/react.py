@@ -435,8 +435,8 @@ class ReAct(Module):
             if taken.state in MAY_FAIL:
                 raise
             where = await offload(partial(config.store_with, taken.request_id)) or tool.store
-            await call_store(where, where.withdraw, taken.request_id, config.requester(), taken.reason)
-            return _Observation(not_run(tool.name, taken.reason), is_error=True)
+            gone = await call_store(where, where.withdraw, taken.request_id, config.requester(), taken.reason)
+            return _Observation(not_run(gone.call.name, taken.reason), is_error=True)  # maybe of a call in the tool
         except errors.SaysoError:
             raise  # the call did not run, or its outcome is unknown; the model must not work around that
         except Exception as error:  # raised by the tool's code; the model is told
