@@ -948,6 +948,32 @@ def test_an_approval_that_ends_while_its_start_waits_for_a_row_starts_nothing(
     assert [type(one) for one in told] == [errors.ApprovalExpiredError]
 
 
+def test_verbs_that_wait_for_rows_leave_a_connection_to_those_that_do_not(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    monkeypatch.setattr("sayso.stores.postgres._PATIENCE", 10 * PATIENCE)
+    locked, free = [store.ask(sample_call(None)) for _ in range(6)], store.ask(sample_call(None))
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM sayso.standing WHERE id <> %s FOR UPDATE", (free.id,))
+        threads = [threading.Thread(target=decide, args=(store, one)) for one in locked]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + PATIENCE
+        while len(raw(url, "SELECT 1 FROM pg_locks WHERE NOT granted")) < 3:
+            assert time.monotonic() < deadline
+        thread = threading.Thread(target=decide, args=(store, free))
+        thread.start()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+        assert all(one.is_alive() for one in threads)
+        other.rollback()
+        for one in threads:
+            one.join()
+    assert all(store.get(one.id).state is State.APPROVED for one in (*locked, free))
+
+
 def test_a_start_with_an_effect_waits_for_another_one_of_it(store: PostgresStore, url: str) -> None:
     import psycopg
 

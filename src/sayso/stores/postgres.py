@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,7 +31,15 @@ from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
 from sayso.stores.codec import RequestRow, Seal, digests_of
-from sayso.stores.postgres_connection import COMMIT, Connection, Connections, fault_of, first_line, translated
+from sayso.stores.postgres_connection import (
+    COMMIT,
+    CONNECTIONS,
+    Connection,
+    Connections,
+    fault_of,
+    first_line,
+    translated,
+)
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
 from sayso.stores.processes import forget_after_fork
@@ -117,6 +125,7 @@ class PostgresStore(Watched, SqlStore):
         self._queue: deque[_Verb] = deque()
         self._write_lock = threading.Lock()
         self._connections = Connections(self._connect)
+        self._turns = threading.BoundedSemaphore(CONNECTIONS - 1)  # of verbs that try again to lock a row
         self._bell = Bell()
         self._feed = Feed(self._bell, self._connect, listens=not self._is_pooled)
 
@@ -177,18 +186,21 @@ class PostgresStore(Watched, SqlStore):
         database in turn. With `is_brief`, a row that somebody else keeps locked is not waited for again.
         """
         deadline = (time.monotonic() if verb is None else verb.began) + _PATIENCE
+        turn: AbstractContextManager[Any] = nullcontext()
         while True:
             connection = None
             try:
-                connection = self._connections.take()
-                try:
-                    return work(connection)
-                finally:
-                    self._connections.give(connection)
+                with turn:
+                    connection = self._connections.take()
+                    try:
+                        return work(connection)
+                    finally:
+                        self._connections.give(connection)
             except _CONFLICTS as error:
                 is_locked = isinstance(error, faults.LockNotAvailable)
                 if (is_brief and is_locked) or time.monotonic() > deadline:
                     raise fault_of(error, self._place) from error
+                turn = self._turns if is_locked else turn
             except _LOST as error:
                 # Not by the error alone: there are many more like `_REFUSED`, e.g. for a text too long for an index.
                 is_open = connection is not None and not connection.closed

@@ -19,7 +19,7 @@ from psycopg import generators, pq
 
 from sayso import errors
 
-_CONNECTIONS = 4  # per process and store; a caller waits if all are in use
+CONNECTIONS = 4  # per process and store; a caller waits if all are in use
 _PREPARED = 100  # statements per connection
 COMMIT = b"COMMIT"
 _DIALECT = (
@@ -155,7 +155,7 @@ class Connections:
         self._connect = connect
         self._free: list[Connection] = []
         self._places: SimpleQueue[None] = SimpleQueue()
-        for _ in range(_CONNECTIONS):
+        for _ in range(CONNECTIONS):
             self._places.put(None)
 
     def take(self) -> Connection:
