@@ -144,7 +144,8 @@ def left_to_run(value: Any) -> tuple[str, bool] | None:
         named = "a coroutine" if isinstance(inside, CoroutineType) else "a generator"
         return named if inside is value else "a context manager", False
     executors: Any = sys.modules.get("concurrent.futures")
-    if hasattr(kind, "__await__") or (executors is not None and issubclass(kind, executors.Future)):
+    is_lazy = kind is map or kind is filter  # nobody can tell how far it was read
+    if is_lazy or hasattr(kind, "__await__") or (executors is not None and issubclass(kind, executors.Future)):
         return f"a {kind.__name__}", True
     return None
 

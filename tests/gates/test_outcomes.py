@@ -215,10 +215,18 @@ def in_pool(_: list[int]) -> Any:
     return Future[None]()
 
 
+def in_map(ran: list[int]) -> Any:
+    return map(ran.append, [1])
+
+
+def in_filter(ran: list[int]) -> Any:
+    return filter(ran.append, [1])
+
+
 # What a function may hand back in place of having done it, and whether that may have begun by then.
 UNFINISHED: list[tuple[Callable[[list[int]], Any], State]] = [
     (as_block, State.FAILED), (one_by_one, State.FAILED), (later, State.FAILED), (in_task, State.UNKNOWN),
-    (in_pool, State.UNKNOWN),
+    (in_pool, State.UNKNOWN), (in_map, State.UNKNOWN), (in_filter, State.UNKNOWN),
 ]  # fmt: skip
 
 

@@ -142,8 +142,8 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Args:
         function: A plain function; its arguments must have a canonical form (see `sayso.model.canonical`). Plain,
             immutable values in its closure count as part of the call. It must do its work before it returns: a call
-            that returns a coroutine or generator with work to do raises `TypeError` and ends as `failed`; a task or
-            another future may have begun, and ends as `unknown`.
+            that returns a coroutine or generator with work to do raises `TypeError` and ends as `failed`; a task,
+            another future, `map` or `filter` may have begun, and ends as `unknown`.
         when: Which calls are held: `True`, or a callable that gets the call's arguments by name and returns `True`
             (hold), `False` (allow, nothing is written) or a verdict of `sayso.policy`. If it returns anything else or
             raises, `PolicyError` is raised and the call does not run. A `sayso.policy.Policy` uses the rules of a file;
