@@ -648,6 +648,18 @@ def test_who_leaves_after_an_error_keeps_the_approval(store: Store) -> None:
     assert store.get(str(call.id)).state is State.APPROVED
 
 
+def test_who_leaves_after_an_error_in_a_run_without_a_name_frees_the_effect(store: Store) -> None:
+    for _ in range(2):
+        call = sayso.hold("refund", {}, effect="refund:A-4721", withdraw_on_exit=True)
+        sayso.Review().approve(str(call.id), by="ada")
+        with pytest.raises(ValueError, match="later"), call:
+            raise ValueError("later")
+        assert store.get(str(call.id)).state is State.CANCELLED
+    call = sayso.hold("refund", {}, effect="refund:A-4721")
+    sayso.Review().approve(str(call.id), by="ada")
+    assert call.once(lambda _: "refunded") == "refunded"
+
+
 def test_a_cancelled_scope_of_anyio_that_leaves_the_block_withdraws(store: Store) -> None:
     async def work() -> None:
         with anyio.CancelScope() as scope:

@@ -62,6 +62,11 @@ MUTANTS = [
         "gates/test_held.py::test_who_is_cancelled_before_an_approved_call_starts_takes_its_approval_back",
     ),
     Mutant(
+        "an approval to which nobody can come back is withdrawn", "gates/held.py",
+        "is_cancelled |= not (self._occasion.has_name or error is None or isinstance(error, comes_back))", "pass",
+        "gates/test_held.py::test_who_leaves_after_an_error_in_a_run_without_a_name_frees_the_effect",
+    ),
+    Mutant(
         "a key that was used for another call is refused", "stores/program.py",
         "                lifecycle.must_be_same(held, request)", "                pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",

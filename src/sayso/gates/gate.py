@@ -447,7 +447,8 @@ def hold(tool: str, arguments: Mapping[str, Any], **options: Unpack[HoldOptions]
         quorum, roles, redact, expires, approval_expires, store: As for `sayso.gate`.
         context: Facts for the reviewer's front end: JSON values.
         withdraw_on_exit: As a context manager, withdraw the request on leaving the block if nobody has decided, or if
-            the caller is cancelled or interrupted before an approved call starts.
+            the caller is cancelled or interrupted before an approved call starts; in a run without a name, where
+            nobody could come back to it, also if the block ends with an error.
         suspends: As for `sayso.gate`: what the function of `once` raises if it has not ended and will run again.
 
     Raises:

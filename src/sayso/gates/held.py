@@ -261,6 +261,9 @@ class HeldBase:
         is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))
         # In a thread, a cancelled task is told like this.
         is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id
+        # After its own error, a program may come back to a run with a name.
+        comes_back = (signals.ConfirmationRequired, *self._gate.suspends)
+        is_cancelled |= not (self._occasion.has_name or error is None or isinstance(error, comes_back))
         if request.state is State.APPROVED and is_cancelled and request.key is None:
             yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 
