@@ -785,7 +785,7 @@ def test_a_foreign_tool_has_the_arguments_over_a_server_that_its_schema_allows(
     shape = None if schema is None else {"type": "object", "required": ["path"], **schema}
     for key, changed in ("call_1", {}), ("call_2", changes):
         call = sayso.hold("fs/read", given, schema=shape, run="thread-1", key=key)
-        person(there).approve(str(call.id), **({"changes": changed} if changed else {}))
+        person(there).approve(str(call.id), changes=changed or None)
         assert call.once(dict) == {**given, **changed}
 
 
