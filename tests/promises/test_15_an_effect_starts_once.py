@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, NoReturn
 
 import pytest
@@ -235,3 +236,37 @@ def test_15_a_call_that_stopped_half_way_frees_no_effect_where_its_next_start_ru
         world.store.start(second.id, "u")
     stops()
     assert ran == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "equal", "other"),
+    [
+        (float, [100, 100.0, 1e2], 100.5),
+        (float, [0, -0.0], 1),
+        (Decimal, [Decimal(100), Decimal("100.00"), Decimal("1E+2")], Decimal("100.01")),
+        (Decimal, [Decimal("0.50"), Decimal("0.5")], Decimal("0.05")),
+        (Decimal, [Decimal("12345678901234567890123456789.00")], Decimal(12345678901234567890123456788)),
+        (str, ["caf\u00e9", "cafe\u0301"], "cafe"),
+    ],
+    ids=["floats", "zeros", "decimals", "fractions", "long decimals", "composed characters"],
+)
+def test_15_equal_values_have_the_same_effect_however_they_are_written(
+    world: World, kind: type, equal: list[Any], other: Any
+) -> None:
+    ran = list[Any]()
+
+    def pay(value: Any) -> None:
+        ran.append(value)
+
+    pay.__annotations__["value"] = kind
+    gated = sayso.gate(pay, name="pay", wait="raise", effect="pay:{value}", store=world.store)
+    for number, value in enumerate([*equal, other]):
+        with sayso.run(f"order-{number}"):
+            request_id = approved_call(gated, value)
+            if 0 < number < len(equal):
+                with pytest.raises(errors.EffectTakenError):
+                    gated(value)
+                world.store.withdraw(request_id, Identity(LOCAL, "ada"))
+            else:
+                gated(value)
+    assert ran == [equal[0], other]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, time
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from enum import Enum
 from pathlib import PurePath
 from types import SimpleNamespace
@@ -360,6 +360,17 @@ def _contents(value: Any) -> Iterable[tuple[Any, Any]]:
 # -- key, effect, and texts for people -----------------------------------------------------------------------------
 
 
+def _shortest(value: Any) -> Any:
+    """Return a number so that equal ones have the same text: 100 for 100.0, which a model may write either way."""
+    if type(value) is float and value.is_integer() and abs(value) < 1e50:
+        return int(value)
+    if type(value) is Decimal:
+        digits = Context(prec=max(1, len(value.as_tuple().digits)), Emin=MIN_EMIN, Emax=MAX_EMAX)
+        value = value.normalize(digits)  # in a context of its own: the program's could round it
+        return int(value) if value == value.to_integral_value() and value.adjusted() < 50 else value
+    return value
+
+
 class _Template(string.Formatter):
     """Fills a template. If `is_name`, each value in it must be of a type that can be part of a name."""
 
@@ -371,7 +382,7 @@ class _Template(string.Formatter):
         if self._is_name and (not isinstance(value, _ONE_VALUE) or value == ""):
             kind = "empty" if value is None or value == "" else f"a {type(value).__name__}"
             raise ValueError(f"{field_name} is {kind}, which cannot be part of a name")
-        return value, first
+        return _shortest(value) if self._is_name else value, first
 
 
 def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Operations[str | None]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -107,8 +108,8 @@ def key_digest(run_id: str, key: str) -> str:
 
 
 def effect_digest(effect: str) -> str:
-    """Return the digest by which a store finds the requests with this effect."""
-    return hashlib.sha256(_framed(b"sayso/effect/1", _utf8(effect))).hexdigest()
+    """Return the digest by which a store finds the requests with this effect, however its characters are composed."""
+    return hashlib.sha256(_framed(b"sayso/effect/1", _utf8(unicodedata.normalize("NFC", effect)))).hexdigest()
 
 
 def _utf8(text: str) -> bytes:
