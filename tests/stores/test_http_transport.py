@@ -762,6 +762,16 @@ def test_ten_who_hold_one_key_over_a_server_start_it_once_and_have_one_result(th
 
 
 @pytest.mark.usefixtures("here")
+def test_a_call_is_done_on_a_server_although_its_result_has_a_type_with_a_long_name(there: Store) -> None:
+    call, kind = foreign(), type(f"Page[{'list[dict[str, Any]], ' * 30}]", (), {})  # as pydantic names its generics
+    person(there).approve(str(call.id))
+    assert isinstance(call.once(lambda _: kind()), kind)
+    assert there.get(str(call.id)).state is State.DONE
+    with pytest.raises(errors.ValueNotKeptError, match="has no canonical form"):
+        foreign().result()
+
+
+@pytest.mark.usefixtures("here")
 def test_a_key_with_other_arguments_is_refused_by_a_server(there: Store) -> None:
     call = foreign()
     with pytest.raises(errors.KeyReusedError, match=str(call.id)):
