@@ -101,6 +101,30 @@ def test_start_whose_effect_is_taken_is_refused_without_advice_for_people_and_wi
     assert asyncio.run(main()) == f"its effect 'clean:1' is taken by {first.id}, which is running"
 
 
+@pytest.mark.parametrize("end", ["a" * 5_000, " ", "\x00"], ids=["long", "a space", "a control character"])
+def test_a_call_is_made_once_whatever_id_the_model_gave_it(memory: Store, end: str) -> None:
+    hook, ran = ToolHook(None, {"store": memory}), list[Any]()
+
+    async def execute(approved: dict[str, Any]) -> str:
+        ran.append(approved["purge"])
+        return "cleaned"
+
+    async def told(call_id: str) -> str:
+        call = Call("clean", {"purge": 1}, id=call_id, conversation="thread-1", schema=SCHEMA)
+        return (await hook.acall(call, execute)).text
+
+    async def approved(call_id: str) -> str:
+        task = asyncio.ensure_future(told(call_id))
+        (request,) = await asyncio.to_thread(waiting_in, memory)
+        sayso.Review(memory).approve(request.id, by="ada")
+        return await task
+
+    for begin in ("c1", "c2"):
+        assert asyncio.run(approved(begin + end)) == "cleaned"
+        assert asyncio.run(told(begin + end)) == "cleaned"
+    assert ran == [1, 1]
+
+
 class Line(BaseModel):
     price: int = Field(0, serialization_alias="cost")
     note: str = ""

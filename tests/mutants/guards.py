@@ -766,12 +766,7 @@ MUTANTS = [
     ),
     Mutant(
         "an approval that ends leaves an unknown start unknown", "model/lifecycle.py",
-<<<<<<< HEAD
         'return end._replace(request=new, event="unknown")', "return end",
-=======
-        'return end._replace(request=unknown, event="unknown")',
-        "return end",
->>>>>>> 58e3bd0a (End the claim of a call whose wait ends as unknown)
         "gates/test_ambiguous_outcomes.py::"
         "test_an_approval_that_ends_after_an_unknown_start_and_a_pause_leaves_the_call_unknown",
     ),

@@ -518,11 +518,14 @@ def holding(
     return kind(gate, store, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
 
 
+def is_key(given: object) -> bool:
+    """Return whether this can be the key of a call."""
+    return isinstance(given, str) and 0 < len(given) <= 200 and given.isprintable() and given == given.strip()
+
+
 def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mapping[str, Any]) -> None:
     """Check the options before anything is asked."""
-    if key is not None and (
-        not isinstance(key, str) or not 0 < len(key) <= 200 or not key.isprintable() or key != key.strip()
-    ):
+    if key is not None and not is_key(key):
         raise errors.ConfigError(f"key= takes a string of 1 to 200 characters without surrounding spaces, not {key!r}")
     for name in ("title", "description"):
         if texts[name] is not None and not isinstance(texts[name], str):

@@ -8,6 +8,7 @@ how its model receives a result or a refusal. `sayso.integrations.functions` is 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import inspect
 import json
@@ -26,7 +27,7 @@ from sayso import aio, clock, config, errors
 from sayso.drivers import UserCall, in_thread, offload, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
-from sayso.gates.gate import HoldOptions
+from sayso.gates.gate import HoldOptions, is_key
 from sayso.gates.held import HeldBase
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.shown import is_shown, must_be_shown, plain
@@ -164,7 +165,8 @@ def options_of(
 
     Args:
         options: The options that the user gave to the adapter.
-        key: The model's id of the call; None if the framework does not provide it.
+        key: The model's id of the call; None if the framework does not provide it. An id that no key can be, e.g. of
+            more than 200 characters, is replaced by its digest.
         run: The name of the conversation; None for a run that cannot be resumed.
         schema: The JSON Schema of the arguments.
         description: The tool's description.
@@ -172,6 +174,8 @@ def options_of(
     """
     if run is None and (key is not None or scope.current().owner is not None):
         run = new_run_id()  # a key needs its own run, and two agents in one process must not share decisions
+    if key and not is_key(key):  # LiteLLM appends a signature of kilobytes to the ids of some models
+        key = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}
     if words:
         filled["context"] = {**(filled.get("context") or {}), MODEL_WORDS: words}
