@@ -102,6 +102,16 @@ MUTANTS = [
         "promises/test_15_an_effect_starts_once.py::test_15_a_call_that_stopped_half_way_frees_no_effect",
     ),
     Mutant(
+        "equal numbers have one effect", "gates/hooks.py",
+        "return _shortest(value) if self._is_name else value, first", "return value, first",
+        "promises/test_15_an_effect_starts_once.py::test_15_equal_values_have_the_same_effect_however_they_are_written",
+    ),
+    Mutant(
+        "equivalent texts have one effect", "model/ids.py",
+        'unicodedata.normalize("NFC", effect)', "effect",
+        "promises/test_15_an_effect_starts_once.py::test_15_equal_values_have_the_same_effect_however_they_are_written",
+    ),
+    Mutant(
         "a deleted request keeps its effect", "stores/sql.py",
         "        _must_have_rows(rows)\n", "        rows = [row for row in rows if row[1] is not None]\n",
         "promises/test_15_an_effect_starts_once.py::test_15_a_request_that_was_deleted_frees_no_effect",
@@ -931,6 +941,12 @@ MUTANTS = [
         "a decision that has ended starts nothing again", "gates/execution.py",
         " and not caller.is_over(request)", "",
         "runs/test_ends.py::test_a_decision_that_ends_starts_no_idempotent_call_whose_outcome_is_unknown",
+    ),
+    Mutant(
+        "nothing starts again that now needs a person", "gates/execution.py",
+        " and not (gate.always and is_without_person)", "",
+        "gates/test_grants.py"
+        "::test_an_unknown_call_that_no_person_approved_does_not_start_again_where_one_is_now_needed",
     ),
     Mutant(
         "an altered grant starts nothing", "stores/grants.py",
