@@ -20,7 +20,7 @@ HOLDING = {"pending", "approved", "running", "unknown", "rejected", "feedback", 
 _LAST = {"running": "running", "done": "done", "gone": "unknown", "unknown": "unknown", "over": "failed"}
 _MAY_HAVE = {"running", "gone", "unknown", "done"}
 FINAL = {"rejected", "feedback", "cancelled", "answered", "expired", "done", "failed"}
-FOUND = {"happened": True, "did not": False}
+FINDINGS = ("happened", "did not")
 NOT_SETTLED = frozenset(
     {
         "withdraw", "send back", "revoke", "ask other arguments", "ask elsewhere", "renew", "renew before", "stop",
@@ -182,7 +182,7 @@ class Facts:
             return self
         if verb == "ask":
             return self.expired(now)
-        looks = verb in {"settle", "sweep"} or verb.startswith(tuple(FOUND))
+        looks = verb in {"settle", "sweep"} or verb.startswith(FINDINGS)
         is_over = self.options.lease and self.state == "running" and now >= self.lease
         return replace(self, last="gone") if looks and is_over else self.lapsed(now)
 
@@ -231,7 +231,7 @@ class Facts:
                 return replace(self, lease=now + LEASE)
             case "gone" if state == "running":
                 return replace(self, last="gone")
-            case verb if verb.startswith(tuple(FOUND)):
+            case verb if verb.startswith(FINDINGS):
                 return self._resolved(step, now)
             case _:
                 return None

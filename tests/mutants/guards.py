@@ -879,8 +879,8 @@ MUTANTS = [
     ),
     Mutant(
         "a claim ends with the wait of a call that is unknown", "model/lifecycle.py",
-        "unknown = _evolve(request, state=State.UNKNOWN, decision=decision, claimed_by=None, claimed_at=None)",
-        "unknown = _evolve(request, state=State.UNKNOWN, decision=decision)",
+        "new = _evolve(request, state=State.UNKNOWN, decision=decision, claimed_by=None, claimed_at=None)",
+        "new = _evolve(request, state=State.UNKNOWN, decision=decision)",
         "model/test_lifecycle.py::test_a_claim_ends_with_the_wait_of_a_call_that_is_unknown",
     ),
     Mutant(
