@@ -105,7 +105,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def forget_settings() -> None:
     """Close what the default settings opened, and let the next test begin without them."""
-    worker = sys.modules.get("sayso.stores.processes")
+    worker = sys.modules.get("sayso.stores.workers")
     if worker is not None:
         worker.forget()  # calls that a test has left running
     config = sys.modules.get("sayso.config")

@@ -27,7 +27,7 @@ from sayso import telemetry
 from sayso.errors import StoreUnavailableError
 from sayso.model.request import State
 from sayso.server.metrics import observe
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record
 from sayso.testing import ScriptedReviewer, sample_call
@@ -274,7 +274,7 @@ def test_a_fault_of_a_log_handler_reaches_no_gate(broken_log: None, store: Store
         @sayso.gate(wait="raise")
         def slow(to: str) -> str:
             [running] = sayso.Review().list(state="running")
-            store.settle(running.id, gone=processes.current())
+            store.settle(running.id, gone=workers.current())
             sayso.Review(reviewer="ada").resolve(running.id, happened=True)
             return "paid, but resolved before"
 

@@ -34,7 +34,7 @@ import sayso
 from sayso import audit, config, terminal
 from sayso.cli.context import echo, echo_err
 from sayso.errors import ConfigError
-from sayso.gates import notices
+from sayso.gates import stderr
 from sayso.model.request import Request, State
 from sayso.runs import agent
 from sayso.stores.base import Store
@@ -83,7 +83,7 @@ def sayso_here() -> str:
 
 def command_for(store: Store) -> str:
     """Return how `sayso` is called on a store, word for word."""
-    return notices.command(store).replace("sayso", sayso_here(), 1)
+    return stderr.command(store).replace("sayso", sayso_here(), 1)
 
 
 # -- the stage: one agent after another, the inbox, and the reviewer ------------------------------------------------
@@ -445,7 +445,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
         is_place = isinstance(error, OSError)
         echo_err(f"error: {escape(f'{where} ({error.strerror}); name another with --dir' if is_place else str(error))}")
         return 1
-    stage = Stage(folder, with_person=notices.person_is_at_terminal(), model=model)
+    stage = Stage(folder, with_person=stderr.person_is_at_terminal(), model=model)
     # What is ignored stays so: under nohup a hang-up ends nothing.
     endings = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, stop) for one in endings}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sayso.gates import Converse as _Converse
     from sayso.gates.ambiguous import NotExecuted
     from sayso.gates.ask import ask
-    from sayso.gates.call import current_request
     from sayso.gates.gate import gate, hold
+    from sayso.gates.gated_call import current_request
     from sayso.gates.held import Held
     from sayso.gates.scope import run
     from sayso.gates.signals import ConfirmationCancelled, ConfirmationDenied, ConfirmationExpired, ConfirmationFeedback

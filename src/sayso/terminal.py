@@ -18,8 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from sayso import clock, errors
-from sayso.drivers import in_forked_child
-from sayso.gates.notices import INDENT, print_rows, rows_when_left, say_what_waits
+from sayso.gates.stderr import INDENT, print_rows, rows_when_left, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.ids import is_random
@@ -28,10 +27,11 @@ from sayso.model.rendering import as_amount, brief, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape
+from sayso.operations import in_forked_child
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.view import card
-from sayso.view.card import choices_of, decided, kinds_of, status_line
+from sayso.view import full_text
+from sayso.view.full_text import choices_of, decided, kinds_of, status_line
 from sayso.view.summary import in_short, short, token
 
 _POLL = 0.1
@@ -226,14 +226,14 @@ class Dialog:
 
     def _show(self) -> None:
         request, width = self._request, self._screen.width
-        self._is_seen = card.is_whole(request, width)
+        self._is_seen = full_text.is_whole(request, width)
         what = "a question" if request.kind == "question" else "a call"
         self._screen.print_rows("", f"sayso  {what} waits for a person   {short(request.id)}")
         self._is_gone = self._review.program_is_gone(request)
         if self._is_gone:
             self._screen.print_rows(f"  {PROGRAM_GONE}")
         same_effect = self._review.same_effect(request)
-        self._screen.print_rows(*card.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
+        self._screen.print_rows(*full_text.ask_rows(request, clock.now(), width=width, same_effect=same_effect))
         for number, choice in enumerate(self._choices(), 1):
             self._screen.print_rows(f"    {number}) {value(choice)}")
 
@@ -269,7 +269,7 @@ class Dialog:
                     return self._review.feedback(request.id, words, seen=seen)
                 print_rows("  nothing was typed, so nothing was sent back")
             case "v":
-                rows = card.subject_rows(request, width=self._screen.width, full=True)
+                rows = full_text.subject_rows(request, width=self._screen.width, full=True)
                 self._is_seen = self._screen.page(rows) or self._is_seen
             case "c":
                 return self._review.cancel(request.id, ask("why? (enter for no reason) ") or None)

@@ -28,8 +28,8 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 from sayso.testing.doubles import sample_edit, sample_question
 from sayso.testing.scene import ADA, BOB, Scene
-from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view import full_text
+from sayso.view.as_json import request_document
 from tests.support.evidence import MAKERS, as_somebody_with_the_file, in_every_state, scene_on
 
 CANARY = "CANARY-7215893461"
@@ -80,9 +80,9 @@ def test_what_was_purged_is_in_no_view_and_what_remains_is_shown(scene: Scene) -
     assert (found.requests, found.live, found.is_scrubbed) == (3, 0, True)
     for before in requests:
         request = scene.store.get(before.id)
-        shown = [card.ask_rows(request, scene.clock(), width=100, full=True), card.headline(request)]
+        shown = [full_text.ask_rows(request, scene.clock(), width=100, full=True), full_text.headline(request)]
         assert CANARY not in f"{request} {request_document(request)} {shown} {request.subject.shown_digest}"
-        assert "removed on 2026-01-03" in card.headline(request)
+        assert "removed on 2026-01-03" in full_text.headline(request)
         kept = ("id", "state", "fingerprint", "run_id", "requester", "created_at", "quorum", "holds", "risk")
         assert [getattr(request, name) for name in kept] == [getattr(before, name) for name in kept]
         assert request.current_fingerprint == before.current_fingerprint

@@ -31,7 +31,7 @@ from typing import Any
 import sayso
 from sayso import Tool, clock, config, errors
 from sayso.runs.worker import Ending, Report, Worker
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from tests.stores import doomed_postgres
 from tests.stores.doomed_postgres import reach
@@ -140,8 +140,8 @@ def paying(folder: Path, store: Store) -> Tool:
 
 def work(options: argparse.Namespace) -> None:
     if options.far:
-        socket.gethostname = processes._boot_id = lambda: "far"
-        processes._named.cache_clear()
+        socket.gethostname = workers._boot_id = lambda: "far"
+        workers._named.cache_clear()
     store = config.open_store(options.address)
     wrap(store, WORKER_VERBS)
 

@@ -17,15 +17,15 @@ from typing import Any, cast
 import pytest
 
 import sayso
-from sayso import aio, audit, drivers, errors
+from sayso import aio, audit, errors, operations
 from sayso.gates import execution
 from sayso.gates.options import Gate
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
-from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view import full_text
+from sayso.view.as_json import request_document
 from tests.conftest import Clock
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of, unknown
 from tests.support.ids import stable
@@ -123,7 +123,7 @@ def test_a_later_start_that_failed_does_not_tell_how_the_first_one_ended(store: 
             assert state_of(request_id) is State.UNKNOWN
             command = f"sayso resolve {request_id} --happened" + (f" --start {start}`" if start > 1 else "`")
             assert command in raised.value.__notes__[-1]
-    assert "  an earlier start may have taken effect" in list(card.outcome_rows(store.get(request_id)))
+    assert "  an earlier start may have taken effect" in list(full_text.outcome_rows(store.get(request_id)))
     assert request_document(store.get(request_id))["execution"]["unresolved"] is True
     clock.tick(hours=2)
     with sayso.run("r-2"):
@@ -465,14 +465,14 @@ def test_nobody_is_asked_about_a_call_that_still_runs_in_this_process(
             for _ in range(2):
                 with pytest.raises(errors.OutcomeUnknownError, match="It is still running in this process"):
                     act(1)
-                for keeper in list(processes._keepers.values()):  # as the keeper's thread does later
+                for keeper in list(workers._keepers.values()):  # as the keeper's thread does later
                     keeper._renew(dict(keeper.held), 0.0)
             assert state_of(request_id) is State.UNKNOWN
         finally:
             go_on.set()
             thread.join(30)
     assert (ran, asked, ends, state_of(request_id)) == ([1], [], ["done"], State.DONE)
-    assert processes.running_at(request_id, None) is None
+    assert workers.running_at(request_id, None) is None
 
 
 class Cancelled:
@@ -550,7 +550,7 @@ def test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_e
 
     request_id = asyncio.run(main())  # it ends when its threads have
     assert (it.ran, it.asked, state_of(request_id)) == ([1], [], state)
-    assert processes.running_at(request_id, None) is None
+    assert workers.running_at(request_id, None) is None
 
 
 def has_ended(request_id: str) -> bool:
@@ -602,7 +602,7 @@ async def test_nobody_is_asked_about_a_call_whose_tasks_go_on(
     assert not has_ended(request_id)  # other processes go by this, and by whether this one is alive
     go_on.set()
     await asyncio.wait(asyncio.all_tasks() - mine)
-    while processes.running_at(request_id, None) is not None:  # noqa: ASYNC110  nobody tells when its end is recorded
+    while workers.running_at(request_id, None) is not None:  # noqa: ASYNC110  nobody tells when its end is recorded
         await asyncio.sleep(0)
     assert has_ended(request_id)
     assert (paid, asked, state_of(request_id)) == ([1], [], State.UNKNOWN)
@@ -655,18 +655,18 @@ def test_a_thread_of_a_free_tool_inside_of_a_call_that_is_closed_does_not_say_ho
 
 def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:
     ran: list[int] = []
-    running = drivers.InThread(drivers.UserCall(ran.append, (1,), {}))
+    running = operations.InThread(operations.UserCall(ran.append, (1,), {}))
     assert running.left() is None
     running()
     assert ran == []
 
 
 def test_a_thread_that_has_ended_before_anybody_asks_says_so_at_once() -> None:
-    running, ends = drivers.InThread(drivers.UserCall(str, (1,), {})), list[drivers.Attempt]()
-    assert running() == drivers.Attempt("1", None)
+    running, ends = operations.InThread(operations.UserCall(str, (1,), {})), list[operations.Attempt]()
+    assert running() == operations.Attempt("1", None)
     assert running.left() is running
     running.when_ended(ends.append)
-    assert ends == [drivers.Attempt("1", None)]
+    assert ends == [operations.Attempt("1", None)]
 
 
 def test_a_thread_that_ended_when_its_task_was_cancelled_leaves_the_next_start_alone(store: Store) -> None:
@@ -676,13 +676,13 @@ def test_a_thread_that_ended_when_its_task_was_cancelled_leaves_the_next_start_a
     options = Gate(act, retries=1)
     with sayso.run("order-1"):
         request = store.get(approved(sayso.gate(act, wait="raise", retries=1), 1))
-    started = drivers.drive(execution.begin(options, store, request))
-    left = drivers.InThread(drivers.UserCall(act, (1,), {}))
+    started = operations.drive(execution.begin(options, store, request))
+    left = operations.InThread(operations.UserCall(act, (1,), {}))
     left()
     leaving = execution._leave(options, store, started, left)
     settle, following = next(leaving), list[execution.Started]()
     with suppress(errors.StartRefusedError):  # another task, meanwhile
-        following.append(drivers.drive(execution.begin(options, store, request)))
+        following.append(operations.drive(execution.begin(options, store, request)))
     settle()
     with suppress(StopIteration):
         leaving.send(None)
@@ -731,8 +731,8 @@ def test_a_hook_is_asked_unless_the_worker_is_seen_to_live(
 
     act = flaky([], [], verify=look)
     request_id = approved(act, 1)
-    parent = processes._Worker(*processes.current().split("/"))._replace(
-        pid=str(os.getppid()), started=processes._started(os.getppid()), program=processes._program(os.getppid())
+    parent = workers._Worker(*workers.current().split("/"))._replace(
+        pid=str(os.getppid()), started=workers._started(os.getppid()), program=workers._program(os.getppid())
     )
     store.start(request_id, "token", by="/".join(parent._replace(**changed)))
     if finished:

@@ -19,7 +19,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates import notices, wait
+from sayso.gates import stderr, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 
@@ -91,8 +91,8 @@ class Server:
 @pytest.fixture
 def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
-    monkeypatch.setattr(notices, "announce", server.announce)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "announce", server.announce)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)
     return server

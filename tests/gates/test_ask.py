@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 import sayso
 from sayso import errors
-from sayso.gates import notices
+from sayso.gates import stderr
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -237,8 +237,8 @@ def answering(answer: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     def announce(store: Store, request: Any) -> None:
         threading.Thread(target=lambda: sayso.Review(store).answer(request.id, answer, by="ada")).start()
 
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
-    monkeypatch.setattr(notices, "announce", announce)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "announce", announce)
 
 
 def test_asking_blocks_until_somebody_answers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_async_twin_asks_the_same_way(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_question_still_waits_after_the_timeout(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
     pause = held(sayso.ask, "Go on?", type=bool, timeout="1ms")
     assert store.get(pause.confirmation_id).state is State.PENDING
 
@@ -270,8 +270,8 @@ def test_question_that_expires_while_somebody_waits(
         if len(asked) == 1:
             clock.tick(hours=1)
 
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
-    monkeypatch.setattr(notices, "announce", announce)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "announce", announce)
     with pytest.raises(outcome) as caught:
         sayso.ask("Go on?", type=bool, expires="1h", timeout="100ms", on_expiry=on_expiry)
     assert caught.value.confirmation_id == asked[-1]

@@ -22,10 +22,10 @@ import pytest
 
 import sayso
 from sayso import config, errors, gates
-from sayso.drivers import drive
-from sayso.gates import notices, scope, wait
+from sayso.gates import scope, stderr, wait
 from sayso.gates.signals import Block
 from sayso.model.request import Request, State
+from sayso.operations import drive
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock
@@ -39,14 +39,14 @@ SECONDS = 30
 def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
     """Every request that somebody has begun to wait for, once its wait was announced."""
     begun: SimpleQueue[Request] = SimpleQueue()
-    announce = notices.announce
+    announce = stderr.announce
 
     def announce_and_tell(store: Store, request: Request) -> None:
         announce(store, request)
         begun.put(request)
 
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
-    monkeypatch.setattr(notices, "announce", announce_and_tell)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)
@@ -502,7 +502,7 @@ def test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_
         is_talking.release()
         return store.get(request.id)
 
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: True)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: True)
     monkeypatch.setattr(gates, "_load", lambda: converse)
     monkeypatch.setattr(Store, "look_again", 3600.0)
     paid: list[int] = []

@@ -19,9 +19,9 @@ from unittest.mock import Mock, patch
 import pytest
 
 import sayso
-from sayso.gates import threads
+from sayso.gates import interruptions
 from sayso.model.request import State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
@@ -162,9 +162,9 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.count, self._frames = 1_000.0, 0, sys._current_frames
-        monkeypatch.setattr(threads, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(interruptions, "time", SimpleNamespace(monotonic=lambda: self.now))
         monkeypatch.setattr(sys, "_current_frames", self._listed)
-        monkeypatch.setattr(threads, "_looked", (float("-inf"), False))
+        monkeypatch.setattr(interruptions, "_looked", (float("-inf"), False))
 
     def _listed(self) -> dict[int, FrameType]:
         self.count += 1
@@ -173,19 +173,19 @@ class Looks:
 
 def test_a_thousand_threads_that_wait_look_for_ctrl_c_once_in_a_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch)
-    assert [threads.is_interrupted() for _ in range(1_000)] == [False] * 1_000
+    assert [interruptions.is_interrupted() for _ in range(1_000)] == [False] * 1_000
     assert looks.count == 1
-    looks.now += threads.PACE
-    threads.is_interrupted()
+    looks.now += interruptions.PACE
+    interruptions.is_interrupted()
     assert looks.count == 2
 
 
 def test_ctrl_c_is_seen_by_every_thread_at_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch)
-    assert not threads.is_interrupted()
-    monkeypatch.setattr(threads, "_is_main_thread_interrupted", lambda: True)
-    looks.now += threads.PACE
-    assert [threads.is_interrupted() for _ in range(3)] == [True] * 3
+    assert not interruptions.is_interrupted()
+    monkeypatch.setattr(interruptions, "_is_main_thread_interrupted", lambda: True)
+    looks.now += interruptions.PACE
+    assert [interruptions.is_interrupted() for _ in range(3)] == [True] * 3
 
 
 # -- in a store ------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Enough(Exception):
 
 def looked_after(store: Store) -> list[str]:
     """Let the keeper of a store look once at what it holds, as its thread does; return the calls that it still has."""
-    keeper = processes._keepers[store]
+    keeper = workers._keepers[store]
     with patch.object(keeper, "_pause", Mock(wait=Mock(side_effect=[None, Enough]))), suppress(Enough):
         keeper._run()
     return [one.id for one in keeper.held.values()]
@@ -260,7 +260,7 @@ def test_a_call_whose_end_was_not_recorded_because_of_a_second_ctrl_c_is_unknown
             pay(5)
     gc.collect()
     assert (held, looked_after(file_store)) == ([request_id], [])
-    assert processes.running_at(request_id, None) is None
+    assert workers.running_at(request_id, None) is None
     assert state_of(request_id) is State.RUNNING
     clock.tick(seconds=31)
     assert file_store.settle(request_id).state is State.UNKNOWN

@@ -28,8 +28,8 @@ from sayso.model.ids import call_digest
 from sayso.model.request import Decision, State
 from sayso.model.reviewer import Identity
 from sayso.stores.base import Store
-from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view import full_text
+from sayso.view.as_json import request_document
 from tests.conftest import Clock
 from tests.support.acting import forked, held, running
 from tests.support.ids import stable
@@ -446,7 +446,7 @@ def test_an_edit_that_came_back_begins_its_votes_and_its_time_anew(file_store: S
     held(pay, 4)
     after = sayso.Review().get(request_id)
     assert (after.missing_votes, after.expires_at - clock()) == (2, timedelta(hours=1))
-    assert "own check" in "\n".join(card.ask_rows(after, clock(), width=100))
+    assert "own check" in "\n".join(full_text.ask_rows(after, clock(), width=100))
     assert request_document(after)["returned"] == after.returned
     sayso.Review().approve(request_id, by="bob")
     held(pay, 4)

@@ -20,7 +20,7 @@ from sayso.model.edit import schema_of
 from sayso.model.schema import SchemaError
 from sayso.server.pages.edits import edit_of
 from sayso.server.pages.forms import fields_for
-from sayso.view.card import kinds_of
+from sayso.view.full_text import kinds_of
 from tests.support.acting import held
 
 RAN: list[dict[str, Any]] = []

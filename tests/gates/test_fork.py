@@ -25,7 +25,7 @@ import sayso
 from sayso import config, errors, terminal
 from sayso.model import cached_property
 from sayso.model.request import State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call
@@ -199,14 +199,14 @@ def test_a_value_that_another_thread_computes_can_be_computed_in_a_child() -> No
 def test_a_fork_waits_for_what_another_thread_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "imported_slowly.py").write_text("import tests.gates.test_fork as this\nthis.import_slowly()\n")
     monkeypatch.syspath_prepend(tmp_path)
-    waits, sleep = list[float](), processes.sleep
+    waits, sleep = list[float](), workers.sleep
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
         _may_end.set()
         sleep(seconds)
 
-    monkeypatch.setattr(processes, "sleep", wait)
+    monkeypatch.setattr(workers, "sleep", wait)
     thread = threading.Thread(target=lambda: import_module("imported_slowly"))
     thread.start()
     assert _has_begun.wait(_PATIENCE)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import drivers, errors
+from sayso import errors, operations
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of
@@ -166,13 +166,13 @@ def test_call_that_is_interrupted_as_it_returns_is_unknown(store: Store, monkeyp
     """Ctrl-C may come when the function has returned, and before its end is looked at."""
     act = flaky([], [])
     request_id = approved(act, 1)
-    call = drivers.UserCall.__call__
+    call = operations.UserCall.__call__
 
-    def interrupted(self: drivers.UserCall) -> drivers.Attempt:
+    def interrupted(self: operations.UserCall) -> operations.Attempt:
         call(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(drivers.UserCall, "__call__", interrupted)
+    monkeypatch.setattr(operations.UserCall, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         act(1)
     assert state_of(request_id) is State.UNKNOWN

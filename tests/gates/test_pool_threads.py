@@ -19,7 +19,7 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.confirmation import get_confirmation_context, respond_to_confirmation
-from sayso.gates import notices, threads
+from sayso.gates import interruptions, stderr
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, concurrently, held, payer, waiting_in
@@ -29,7 +29,7 @@ PATIENCE = 30
 
 @pytest.fixture(autouse=True)
 def nobody_is_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
 
 
 @pytest.fixture
@@ -259,7 +259,7 @@ def test_a_pools_thread_counts_as_one_though_its_job_is_not_found(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where a library has renamed what is private to it.
-    monkeypatch.setattr(threads, "_FINDS", dict.fromkeys(threads._FINDS, lambda *_: None))
+    monkeypatch.setattr(interruptions, "_FINDS", dict.fromkeys(interruptions._FINDS, lambda *_: None))
     for pool in (with_executor, with_run_in_executor, with_anyio):
         with pytest.raises(errors.ConfigError, match=r"nothing was asked and nothing ran\..*sayso\.run"):
             pool(lambda: payer()(5))
@@ -269,7 +269,7 @@ def test_a_pools_thread_counts_as_one_though_its_job_is_not_found(
 
 def test_the_private_names_by_which_a_job_is_found_are_there() -> None:
     def look() -> tuple[bool, bool, bool]:
-        job = threads.job() or pytest.fail("no job")
+        job = interruptions.job() or pytest.fail("no job")
         return job.is_over, job.is_lent, job._cancel_scope() is not None
 
     assert with_executor(look) == with_run_in_executor(look) == (False, False, False)

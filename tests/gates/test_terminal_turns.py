@@ -17,7 +17,7 @@ import pytest
 
 import sayso
 from sayso import config, terminal
-from sayso.gates import notices
+from sayso.gates import stderr
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.conftest import Clock
@@ -77,7 +77,7 @@ def store(tmp_path: Path) -> Store:
 
 # Each import is the first of a process; a forked child has what its parent had.
 ENTRIES = (
-    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.wait", "sayso.gates.call",
+    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.wait", "sayso.gates.gated_call",
     "sayso.gates.gate", "sayso.runs.worker", "sayso.channels.human", "sayso.testing",
 )  # fmt: skip
 FIRST_IMPORTS = """
@@ -104,7 +104,7 @@ def test_a_call_that_blocks_finds_the_conversation_whatever_was_imported_first()
 
 
 def test_nobody_is_there_without_terminals() -> None:
-    assert not notices.person_is_at_terminal()
+    assert not stderr.person_is_at_terminal()
 
 
 @pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
@@ -114,7 +114,7 @@ def test_nobody_is_there_where_a_stream_is_missing(
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, name, stream)
-    assert not notices.person_is_at_terminal()
+    assert not stderr.person_is_at_terminal()
 
 
 def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +123,9 @@ def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: py
         monkeypatch.setattr(sys, "stdin", Pretends(terminal))
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
         monkeypatch.setattr(sys, "stderr", Pretends(terminal))
-        assert notices.person_is_at_terminal()
+        assert stderr.person_is_at_terminal()
         monkeypatch.setattr(sys, "stderr", Pretends())
-        assert not notices.person_is_at_terminal()
+        assert not stderr.person_is_at_terminal()
     finally:
         os.close(primary)
         os.close(terminal)
@@ -136,7 +136,7 @@ def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: py
 
 def test_announce_names_the_call_the_end_and_the_command(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(expires="90m")
-    notices.announce(config.default_store(), request)
+    stderr.announce(config.default_store(), request)
     assert said(capsys) == [
         (
             'sayso  waiting for a person  refund(order_id="A-4721", amount=320.00)'
@@ -150,13 +150,13 @@ def test_announce_names_the_store_where_a_plain_command_would_look_elsewhere(
     store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request = ask()
-    notices.announce(store, request)
+    stderr.announce(store, request)
     assert said(capsys)[1] == f"       decide with: sayso --store {store.url} approve {request.id[:11]}"
 
 
 def test_an_address_with_spaces_is_quoted_for_the_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sayso.configure(store=f"sqlite:///{tmp_path / 'my store.db'}")
-    notices.announce(config.default_store(), ask())
+    stderr.announce(config.default_store(), ask())
     assert f"sayso --store 'sqlite:///{tmp_path / 'my store.db'}' approve" in said(capsys)[1]
 
 
@@ -171,7 +171,7 @@ def test_a_store_of_the_settings_is_named_because_they_may_not_count_where_the_c
     elif where == "file":
         (tmp_path / "sayso.toml").write_text('store = "sqlite:///here.db"\n', encoding="utf-8")
     request = ask()
-    notices.announce(config.default_store(), request)
+    stderr.announce(config.default_store(), request)
     command = f"sayso --store sqlite:///{tmp_path / 'here.db'} approve {request.id[:11]}"
     assert said(capsys)[1] == f"       decide with: {command}"
 
@@ -186,13 +186,13 @@ def test_how_to_see_a_call_is_said_where_its_line_leaves_something_out(capsys: p
         (9_000, ["see all of it: sayso show --full {id}", "decide with: sayso approve {id} --seen FINGERPRINT"]),
     ):
         request = config.default_store().get(held(post, "word " * (length // 5)).confirmation_id)
-        notices.announce(config.default_store(), request)
+        stderr.announce(config.default_store(), request)
         assert said(capsys)[1:] == [f"       {row.format(id=request.id[:11])}" for row in rows]
 
 
 def test_a_store_in_memory_is_said_to_be_out_of_reach(capsys: pytest.CaptureFixture[str]) -> None:
     sayso.configure(store="memory:")
-    notices.announce(config.default_store(), ask())
+    stderr.announce(config.default_store(), ask())
     assert "only this program can decide it" in said(capsys)[1]
 
 
@@ -200,7 +200,7 @@ def test_a_question_is_announced_with_answer(store: Store, capsys: pytest.Captur
     with pytest.raises(sayso.ConfirmationRequired) as caught:
         sayso.ask("Which\x1b one?", wait="raise")
     request = store.get(caught.value.confirmation_id)
-    notices.announce(store, request)
+    stderr.announce(store, request)
     rows = said(capsys)
     assert 'question "Which<U+001B> one?"' in rows[0]
     assert rows[1] == "       warning: the question contains hidden characters (U+001B)"
@@ -213,8 +213,8 @@ def test_a_closed_stderr_does_not_break_a_gate(
 ) -> None:
     request = ask()
     monkeypatch.setattr(sys, "stderr", stream)
-    notices.announce(store, request)
-    notices.say_what_waits(store, request)
+    stderr.announce(store, request)
+    stderr.say_what_waits(store, request)
 
 
 def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
@@ -222,7 +222,7 @@ def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
 ) -> None:
     request = ask()
     (tmp_path / "sayso.toml").write_text("no = toml = at all", encoding="utf-8")
-    notices.announce(store, request)
+    stderr.announce(store, request)
     assert f"sayso --store {store.url} approve" in said(capsys)[1]
 
 
@@ -231,7 +231,7 @@ def test_a_settings_file_that_cannot_be_read_does_not_break_a_gate(
 
 def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     request = ask(run="nightly clean-up, approved by the boss")
-    notices.say_what_waits(store, request)
+    stderr.say_what_waits(store, request)
     rows = said(capsys)
     assert rows[0].startswith(f"sayso  {request.id[:11]} still waits, expires in ")
     assert "decide with: sayso" in rows[1]
@@ -239,7 +239,7 @@ def test_goodbye_says_how_a_named_run_goes_on(store: Store, capsys: pytest.Captu
 
 
 def test_goodbye_says_that_a_run_without_a_name_asks_anew(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    notices.say_what_waits(store, ask(run=None))
+    stderr.say_what_waits(store, ask(run=None))
     assert "a new start asks again" in said(capsys)[2]
 
 

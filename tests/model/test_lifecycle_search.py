@@ -12,7 +12,7 @@ import pytest
 
 from sayso.model import lifecycle, teamwork
 from sayso.model.request import Execution, Request
-from sayso.stores import grants, processes, program
+from sayso.stores import grants, program, workers
 from tests.model.lifecycle_search import MORE, ONE, PAIRS, TWO, Found, Options, Search
 
 MOST = 3_000
@@ -76,7 +76,7 @@ _MUST_BE_ALLOWED = lifecycle.must_be_allowed
         (lifecycle, "_may_try_again", _may_always, Options(retries=1), 1, 5),
         (lifecycle, "_stopped_half_way", lambda _: False, TWO[0], 2, 5),
         (lifecycle, "_must_have_free_effect", lambda *_: None, TWO[0], 2, 2),
-        (processes, "lease_of", lambda _: None, MORE["lease"], 1, 6),
+        (workers, "lease_of", lambda _: None, MORE["lease"], 1, 6),
         (lifecycle, "must_be_same", lambda *_: None, MORE["key"], 1, 1),
         (lifecycle, "must_be_allowed", _without_claim, MORE["claims"], 1, 2),
         (teamwork, "must_be_allowed", _without_claim, MORE["claims"], 1, 2),

@@ -45,7 +45,7 @@ MUTANTS = [
         "stores/test_contract.py::TestMemory::test_a_key_finds_its_request_in_every_state",
     ),
     Mutant(
-        "a call that waits keeps its key", "gates/call.py",
+        "a call that waits keeps its key", "gates/gated_call.py",
         "occasion = occasion._replace(key=request.key)", "pass",
         "gates/test_block.py::test_a_decision_reaches_its_call_although_the_hook_of_the_key_gives_another_one",
     ),
@@ -345,7 +345,7 @@ MUTANTS = [
         "promises/test_08_any_error_means_not_run.py::test_8_any_error_means_not_run",
     ),
     Mutant(
-        "a policy file with a mistake lets nothing through", "policy/file.py",
+        "a policy file with a mistake lets nothing through", "policy/policy.py",
         "        if self.problems:\n            raise self.error(self.problems)\n        return self\n", "        return self\n",
         "policy/test_gates.py::test_with_a_broken_file_nothing_runs",
     ),
@@ -427,12 +427,12 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "a call whose coroutine is closed goes on in its thread", "drivers.py",
+        "a call whose coroutine is closed goes on in its thread", "operations.py",
         "left, _closed.left = _closed.left, None", "left = None",
         "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",
     ),
     Mutant(
-        "Ctrl-C in a call is recorded", "drivers.py",
+        "Ctrl-C in a call is recorded", "operations.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
@@ -453,12 +453,12 @@ MUTANTS = [
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_a_call_that_goes_on_in_a_process_of_this_machine_is_neither_verified_nor_retried",
     ),
     Mutant(
-        "a call whose lease was lost counts as running where it runs", "stores/processes.py",
+        "a call whose lease was lost counts as running where it runs", "stores/workers.py",
         "going += keeper.lost.values()", "going += []",
         "gates/test_again.py::test_nobody_is_asked_about_a_call_that_still_runs_in_this_process",
     ),
     Mutant(
-        "a call that nobody runs any more is not kept running", "stores/processes.py",
+        "a call that nobody runs any more is not kept running", "stores/workers.py",
         "return self.token is not None and self.token() is None", "return False",
         "gates/test_ctrl_c.py::test_a_call_that_was_started_by_hand_and_forgotten_is_unknown_when_its_lease_ends",
     ),
@@ -489,9 +489,9 @@ MUTANTS = [
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
     Mutant(
-        "a process number that was given out again", "stores/processes.py",
+        "a process number that was given out again", "stores/workers.py",
         " or _is_another(pid, theirs, mine))", ")",
-        "stores/test_processes.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
+        "stores/test_workers.py::test_process_number_given_out_again_is_not_taken_for_the_dead_worker",
     ),
     Mutant(
         "one verb at a time, in memory", "stores/memory.py",
@@ -841,7 +841,7 @@ MUTANTS = [
         "gates/test_block.py::test_a_call_with_a_key_waits_for_the_one_that_runs_until_its_timeout",
     ),
     Mutant(
-        "a start that is refused for good is not tried again", "gates/call.py",
+        "a start that is refused for good is not tried again", "gates/gated_call.py",
         "if after == request:", "if False:",
         "gates/test_grants.py::test_an_unknown_call_whose_grant_has_ended_is_refused_once",
     ),

@@ -13,7 +13,7 @@ import sayso
 from sayso import errors
 from sayso.model.reviewer import Quorum
 from sayso.policy import Policy, in_effect
-from sayso.policy.file import replay
+from sayso.policy.policy import replay
 from sayso.policy.rules import Positions, matches, parse, short_name
 from sayso.stores.base import Store
 

@@ -77,7 +77,7 @@ def test_imports_go_downward_only() -> None:
         ("model/ids.py", "import asyncio", "the model is pure"),
         ("model/ids.py", "def late() -> None:\n    import logging", "the model is pure"),
         ("errors.py", "from sayso import model", "imports go downward only"),
-        ("gates/call.py", "import sayso.reviews", "the two doors meet in the store"),
+        ("gates/gated_call.py", "import sayso.reviews", "the two doors meet in the store"),
         ("reviews/review.py", "from sayso.gates import __doc__", "the two doors meet in the store"),
         ("stores/memory.py", "import sayso.stores.sqlite", "one store does not know another"),
         ("attic.py", "", "imports go downward only"),

@@ -24,7 +24,7 @@ from sayso.gates.gate import HoldOptions
 from sayso.runs.definition import Definition
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
-from sayso.view.document import request_document
+from sayso.view.as_json import request_document
 from tests.integrations.adapters.installed import framework
 from tests.project.pages import CHECKED, NOTES, PLAIN, Block, Place, blocks, module_needed
 

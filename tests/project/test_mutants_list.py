@@ -17,7 +17,7 @@ from tests.mutants.guards import MUTANTS, Mutant
 # Where a call is held, decided, started and recorded. Pages, documents and commands have tests, and no mutants.
 CORE = {
     "audit/__init__.py",
-    "gates/call.py",
+    "gates/gated_call.py",
     "gates/find_or_ask.py",
     "gates/execution.py",
     "gates/ambiguous.py",
@@ -35,7 +35,7 @@ CORE = {
     "stores/memory.py",
     "stores/sqlite.py",
     "stores/sqlite_transaction.py",
-    "stores/processes.py",
+    "stores/workers.py",
     "gates/wait.py",
 }
 

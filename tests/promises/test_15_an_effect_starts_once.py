@@ -14,9 +14,9 @@ from sayso import audit, clock, errors
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.testing.doubles import sample_call
-from sayso.view.card import status_line
+from sayso.view.full_text import status_line
 from tests.promises.world import World
 from tests.support.acting import approved as approved_call
 from tests.support.acting import state_of
@@ -190,7 +190,7 @@ def test_15_a_failed_call_that_may_be_tried_again_frees_the_effect_until_it_is(
     world.store.finish(first.id, "t", Outcome("failed", error="ValueError: closed"))
     assert world.store.start(second.id, "u").state is State.RUNNING
     for step in (
-        lambda: world.store.settle(second.id, gone=processes.current()),
+        lambda: world.store.settle(second.id, gone=workers.current()),
         lambda: world.store.finish(second.id, "u", Outcome("failed")),
     ):
         with pytest.raises(errors.EffectTakenError, match=f"{second.id}, which is (running|unknown)"):

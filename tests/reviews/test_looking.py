@@ -24,7 +24,7 @@ from sayso.reviews import Review
 from sayso.server import create_app
 from sayso.server.api import aap
 from sayso.server.app import endpoints
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call, sample_question
 from tests.conftest import Clock
@@ -47,7 +47,7 @@ def due(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> dict[str
     store.start(found["broken off"], new_token())
     found["run"] = started(paying([]), amount=5).run_id
     clock.tick(days=2)
-    monkeypatch.setattr(processes, "is_gone", lambda _: True)
+    monkeypatch.setattr(workers, "is_gone", lambda _: True)
     return found
 
 
@@ -178,4 +178,4 @@ def test_a_filter_at_an_instant_counts_what_is_due_as_expired(
 @pytest.fixture(autouse=True)
 def no_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow machine a call that a test left running would renew its lease, which is a write."""
-    monkeypatch.setattr("sayso.stores.processes.hold", lambda *_: None)
+    monkeypatch.setattr("sayso.stores.workers.hold", lambda *_: None)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import sayso
-from sayso import Agent, OutputEvent, Tool, Workflow, drivers
+from sayso import Agent, OutputEvent, Tool, Workflow, operations
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Filter, Store
 from sayso.testing import ScriptedModel
@@ -43,15 +43,15 @@ def install() -> None:
     """Put the points in their places, in this process."""
     for verb in VERBS:
         setattr(Store, verb, _wrapped(verb, getattr(Store, verb)))
-    arun = drivers.UserCall.arun
+    arun = operations.UserCall.arun
 
-    async def call(self: drivers.UserCall) -> drivers.Attempt:
+    async def call(self: operations.UserCall) -> operations.Attempt:
         reach("before the call")
         attempt = await arun(self)
         reach("after the call")
         return attempt
 
-    drivers.UserCall.arun = call
+    operations.UserCall.arun = call
 
 
 def _wrapped(verb: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -210,7 +210,7 @@ def sweep(folder: Path, store: str, kind: str) -> None:
 
 
 if __name__ == "__main__":
-    for late in ("runs.agent", "stores.sqlite", "stores.jsonl", "model.json_convert", "model.schema_of_types"):
+    for late in ("runs.agent", "stores.sqlite", "stores.jsonl", "model.json_edits", "model.schema_of_types"):
         import_module(f"sayso.{late}")  # once, before the forks
 
     for each in sys.argv[3:]:

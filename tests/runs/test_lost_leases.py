@@ -21,7 +21,7 @@ import pytest
 import sayso
 from sayso import config, errors
 from sayso.model.request import Request, State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from tests.support.postgres import server
 
@@ -155,7 +155,7 @@ def test_a_worker_that_is_late_changes_nothing_that_a_person_said(address: str) 
 def test_a_worker_killed_where_nobody_can_see_it_is_found_by_its_lease(address: str) -> None:
     with running_call(address) as (store, request_id, child):
         child.kill()
-        with patch.object(processes, "is_gone", return_value=False):  # as from another machine
+        with patch.object(workers, "is_gone", return_value=False):  # as from another machine
             becomes(store, request_id, State.UNKNOWN)
         (row,) = [row for row in store.journal(request_id=request_id) if row.event == "unknown"]
         assert json.loads(row.detail)["lease"] == "lost"

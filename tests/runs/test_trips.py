@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Tool, drivers
+from sayso import Tool, operations
 from sayso.runs.decisions import DecisionTaker
 from sayso.runs.state import StepContext
 from sayso.stores.base import Store
@@ -34,14 +34,14 @@ def pay(ran: list[Any]) -> Tool:
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Grows with every trip to the threads of the stores."""
-    made, pool = list[object](), drivers._pool()
+    made, pool = list[object](), operations._pool()
 
     class Counting:
         def submit(self, *work: Any) -> object:
             made.append(work)
             return pool.submit(*work)
 
-    monkeypatch.setattr(drivers, "_pool", Counting)
+    monkeypatch.setattr(operations, "_pool", Counting)
     return made
 
 

@@ -17,9 +17,9 @@ from sayso.model.run import RunState
 from sayso.runs import worker
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Report, Worker
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
-from sayso.stores.processes import Lease
+from sayso.stores.workers import Lease
 from sayso.testing import ScriptedModel
 from tests.support.running import agent_of, awaited, ids, questions, reason, started
 
@@ -86,16 +86,16 @@ def test_the_lease_of_a_run_is_renewed_only_while_it_is_in_hand(store: Store) ->
     renewed: list[set[str]] = []
 
     def look(amount: int) -> int:
-        renewed.append({held.id for held in processes._keepers[store].held.values() if held.is_run})
+        renewed.append({held.id for held in workers._keepers[store].held.values() if held.is_run})
         return amount
 
     tool = gated(look)
     output = started(tool, amount=1)
-    assert store not in processes._keepers
+    assert store not in workers._keepers
     approve(output)
     asyncio.run(work(tool))
     assert renewed == [{output.run_id}]
-    assert processes._keepers[store].held == {}
+    assert workers._keepers[store].held == {}
 
 
 def test_every_end_of_a_run_is_told_by_its_name(store: Store) -> None:
@@ -473,8 +473,8 @@ def test_a_store_that_fails_within_a_step_ends_no_run(
     with monkeypatch.context() as away:
         away.setattr(type(store), verb, failing)
         assert endings(asyncio.run(work(flow))) == ["retry"]
-    processes.forget()  # whoever made the call whose end was not recorded, is gone
-    store.settle(ids(output)[0], gone=processes.current())
+    workers.forget()  # whoever made the call whose end was not recorded, is gone
+    store.settle(ids(output)[0], gone=workers.current())
     assert endings(asyncio.run(work(flow))) == [after]
     assert state(store, output) is RunState.PAUSED
 

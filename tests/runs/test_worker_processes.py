@@ -137,10 +137,10 @@ def test_another_takes_over_from_one_that_was_killed(store: Store, start: Start)
 FAR = """
 import socket
 
-from sayso.stores import processes
+from sayso.stores import workers
 
-socket.gethostname = processes._boot_id = lambda: "far"
-processes._named.cache_clear()
+socket.gethostname = workers._boot_id = lambda: "far"
+workers._named.cache_clear()
 from shop import make
 """
 

@@ -16,7 +16,7 @@ from sayso.model.request import Request, State
 from sayso.server import create_app
 from sayso.stores.base import Store
 from sayso.testing import sample_call, sample_question
-from sayso.view.document import request_document
+from sayso.view.as_json import request_document
 from tests.conftest import Clock
 from tests.support.acting import flaky, unknown
 from tests.support.calling import SECRET, bought, caller, code_of

@@ -13,8 +13,8 @@ from sayso import clock
 from sayso.server.pages.alike import table_of
 from sayso.stores.base import Store
 from sayso.testing import sample_call
-from sayso.view import differences
-from sayso.view.differences import Own, own_words
+from sayso.view import similar
+from sayso.view.similar import Own, own_words
 from tests.server.test_groups import asked, group_of, ticks
 from tests.support.browsing import Browser, text_of
 
@@ -85,7 +85,7 @@ def test_few_texts_are_like_each_other_only_if_two_are() -> None:
 
 def test_texts_that_are_too_many_to_compare_are_not_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [LETTER.format(**one) for one in FILLED]
-    monkeypatch.setattr(differences, "_MOST_COMPARED", sum(map(len, texts)) - 1)
+    monkeypatch.setattr(similar, "_MOST_COMPARED", sum(map(len, texts)) - 1)
     assert own(*texts, room=10) == [Own(f"{text[:10]} …", is_whole=False) for text in texts]
 
 

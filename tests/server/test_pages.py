@@ -26,8 +26,8 @@ from sayso.model.request import State
 from sayso.model.reviewer import Identity, Reviewer
 from sayso.stores.base import Store
 from sayso.testing import sample_call
-from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view import full_text
+from sayso.view.as_json import request_document
 from tests.conftest import Clock
 from tests.support.acting import Pay, approved, held, payer
 from tests.support.browsing import BASE, Browser, fields_of, text_of
@@ -181,7 +181,7 @@ def test_all_words_of_a_program_with_a_token_stand_apart(ada: Browser, store: St
         assert ours not in page
     document = request_document(request)
     assert document["unverified"] == ["prompt", "description", "rule", "context"]
-    rows = card.ask_rows(request, sayso_clock.now(), width=100)
+    rows = full_text.ask_rows(request, sayso_clock.now(), width=100)
     own = rows.index("  the program says, unverified:")
     assert all("policy 4.2" not in row and "dry run" not in row for row in rows[:own])
     assert [row.split()[0] for row in rows[own + 1 :]][:4] == ["prompt", "description", "rule", "context"]

@@ -26,7 +26,7 @@ from sayso import clock
 from sayso.gates import held, wait
 from sayso.model import ids
 from sayso.runs import worker as run_worker
-from sayso.stores import http, http_transport, jsonl, jsonl_file, processes
+from sayso.stores import http, http_transport, jsonl, jsonl_file, workers
 from sayso.stores.watching import Bell
 from tests.simulation.disk import Disk, FakeOs
 
@@ -460,15 +460,15 @@ def simulated() -> Generator[Callable[[World | None], None]]:
             undo.enter_context(mock.patch.object(module, "time", Time))
         for target, name, new in (
             (ids, "os", SimpleNamespace(urandom=_random_bytes)),
-            (processes, "current", _current),
-            (processes, "_exists", _exists),
-            (processes, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
-            (processes, "daemon_thread", _started),
-            (processes, "monotonic", Time.monotonic),
-            (processes, "_keepers", _PerProcess(dict)),
+            (workers, "current", _current),
+            (workers, "_exists", _exists),
+            (workers, "threading", SimpleNamespace(Event=_Pause, Lock=threading.Lock)),
+            (workers, "daemon_thread", _started),
+            (workers, "monotonic", Time.monotonic),
+            (workers, "_keepers", _PerProcess(dict)),
             (wait, "_waits", _PerProcess(Counter)),
             (jsonl, "threading", SimpleNamespace(Lock=Lock)),
-            (processes, "_is_own_proc", lambda: False),
+            (workers, "_is_own_proc", lambda: False),
             (jsonl_file, "os", fake),
             (jsonl_file, "_sync", fake.fdatasync),
             (jsonl_file, "fcntl", SimpleNamespace(LOCK_EX=2, LOCK_NB=4, LOCK_UN=8, flock=fake.flock)),
@@ -482,6 +482,6 @@ def simulated() -> Generator[Callable[[World | None], None]]:
         undo.enter_context(mock.patch("sayso.stores.jsonl.Watcher", _Watcher))
         for module in ("sayso.stores.jsonl", "sayso.stores.http"):  # a fork of a later test has nothing to do with ours
             undo.enter_context(mock.patch(f"{module}.forget_after_fork", _forget_nothing))
-        for module in ("sayso.drivers", "sayso.runs.state", "sayso.gates.wait"):
+        for module in ("sayso.operations", "sayso.runs.state", "sayso.gates.wait"):
             undo.enter_context(mock.patch(f"{module}.offload", _at_once))
         yield use

@@ -18,9 +18,9 @@ from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
 from sayso.model.teamwork import comments_in
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter
-from sayso.stores.processes import Lease
+from sayso.stores.workers import Lease
 from sayso.testing import StoreContract, sample_call, sample_edit
 from sayso.testing.scene import ADA, BOB, refusal
 
@@ -570,14 +570,14 @@ class RuleContract(StoreContract):
         assert audit.verify(self.store).broken == ()
 
     def test_a_call_of_another_machine_without_a_lease_stays_running(self) -> None:
-        with patch.object(processes, "current", return_value="another/boot/space/1/1"):
+        with patch.object(workers, "current", return_value="another/boot/space/1/1"):
             request = self.started("mine")
         assert self.store.sweep() == 0
         assert self.store.settle(request.id).state is State.RUNNING
 
     def held_far_away(self) -> RunRecord:
         """Save a run that a process on another machine holds."""
-        with patch.object(processes, "current", return_value="far/boot/space//1/1//machine/30"):
+        with patch.object(workers, "current", return_value="far/boot/space//1/1//machine/30"):
             run = self.run()
         self.store.save_run(RunUpdate(run, [Step("/", "{}")]))
         return run
@@ -672,11 +672,11 @@ class RuleContract(StoreContract):
         assert "another process" not in str(busy), "it may be another task of this one"
         self.lease.release()
         assert self.store.take_run(run.id, taker.holder).run == run
-        with patch.object(processes, "current", return_value="host/boot/space/1/1"):
+        with patch.object(workers, "current", return_value="host/boot/space/1/1"):
             theirs = self.run()
             self.store.save_run(RunUpdate(theirs, []))
         refusal(errors.RunBusyError, lambda: self.store.take_run(theirs.id, taker.holder))
-        with patch.object(processes, "is_gone", return_value=True):
+        with patch.object(workers, "is_gone", return_value=True):
             assert self.store.take_run(theirs.id, taker.holder).run == theirs
 
     def test_an_ended_run_is_shown_and_not_taken(self) -> None:

@@ -47,8 +47,8 @@ from sayso.stores.sqlite import SqliteStore
 from sayso.stores.transaction import LEASE, waiting_kind
 from sayso.testing import sample_call, sample_question
 from sayso.testing.scene import outcomes_of, refusal
-from sayso.view import card
-from sayso.view.document import request_document
+from sayso.view import full_text
+from sayso.view.as_json import request_document
 from tests.conftest import Clock
 from tests.support.calling import asked_message
 from tests.support.serving import Serving, serving
@@ -384,7 +384,7 @@ def test_a_tagged_value_that_no_gate_writes_is_refused(stage: Stage) -> None:
 def test_a_name_that_looks_like_a_tag_is_shown_as_a_name(stage: Stage) -> None:
     form = rewritten(lambda tree: rest_of(tree).update(extra={"$dict": {"title": "Import"}}))
     row = send(stage.program(), asked_message(working(form)))
-    shown = "\n".join(card.subject_rows(stage.store.get(row["id"]), width=100, full=True))
+    shown = "\n".join(full_text.subject_rows(stage.store.get(row["id"]), width=100, full=True))
     assert 'title="Export"' in shown
     assert '"$dict"={"title": "Import"}' in shown
 
@@ -449,12 +449,12 @@ def test_a_program_that_masks_what_there_is_to_judge_is_told_to_the_reviewer(sta
     request = sample_call("run_1", SENT)
     row = send(stage.program(), lying(request, masked=canonical.dump(dict.fromkeys(SENT, MASK))))
     said = "the program hides 3 values that sayso would not mask by itself"
-    assert card.cautions(stage.store.get(row["id"])) == [said]
+    assert full_text.cautions(stage.store.get(row["id"])) == [said]
     row = send(stage.program(), lying(sample_call("run_2", SENT), redact=["amount", "to", "lines"]))
     asked = stage.store.get(row["id"])
-    assert card.cautions(asked) == [said]
+    assert full_text.cautions(asked) == [said]
     assert request_document(asked)["warnings"] == [said]
-    assert card.cautions(replace(asked, requester=ADA)) == [], "a gate on this machine is the reviewer's own"
+    assert full_text.cautions(replace(asked, requester=ADA)) == [], "a gate on this machine is the reviewer's own"
 
 
 def test_a_view_in_which_a_redactor_failed_is_refused(stage: Stage) -> None:

@@ -20,7 +20,7 @@ import pytest
 import sayso
 from sayso import config, errors
 from sayso.config import requester
-from sayso.gates import notices
+from sayso.gates import stderr
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.reviews import Review
@@ -396,7 +396,7 @@ def test_a_cancelled_task_is_not_held_up_by_a_server_that_takes_no_withdrawal(
     there: Store, hours: Hours, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     waits = threading.Event()
-    monkeypatch.setattr(notices, "announce", lambda *_: waits.set())
+    monkeypatch.setattr(stderr, "announce", lambda *_: waits.set())
 
     @sayso.gate(name="refund")
     async def refund(amount: int) -> str:

@@ -24,7 +24,7 @@ from sayso.stores.base import Filter
 from sayso.stores.http import HttpStore
 from sayso.stores.http_transport import Transport
 from sayso.stores.memory import MemoryStore
-from sayso.stores.processes import Lease
+from sayso.stores.workers import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.stores.test_http_attacks import Stage

@@ -19,12 +19,12 @@ import pytest
 import sayso
 from sayso import Tool, config, errors, terminal
 from sayso.cli.serve import listen, place_of
-from sayso.gates import notices
+from sayso.gates import stderr
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
 from sayso.reviews import Review
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.http import HttpStore
@@ -107,7 +107,7 @@ def test_a_call_that_waits_elsewhere_runs_here_with_what_was_approved(here: Http
     done = there.get(request.id)
     assert done.state is State.DONE
     assert done.execution is not None
-    assert done.execution.worker == processes.current()
+    assert done.execution.worker == workers.current()
 
 
 @pytest.fixture
@@ -433,7 +433,7 @@ def test_a_row_that_was_altered_on_the_server_starts_nothing(here: HttpStore, th
 def test_a_call_of_another_machine_is_not_given_up_by_the_server(here: HttpStore, there: Store) -> None:
     request = here.ask(sample_call())
     person(there).approve(request.id)
-    mine = processes.current().split("/")
+    mine = workers.current().split("/")
     elsewhere = "/".join(["another-host", *mine[1:4], "999999", *mine[5:]])
     here.start(request.id, "t", by=elsewhere)
     assert there.sweep() == 0
@@ -621,7 +621,7 @@ def test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do
     def unwanted(*_: object) -> Request:
         raise AssertionError("a person was asked at the program's terminal")
 
-    monkeypatch.setattr(notices, "person_is_at_terminal", lambda: True)
+    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: True)
     monkeypatch.setattr(terminal, "converse", unwanted)
     for call in (lambda: refund(1), lambda: asyncio.run(arefund(2))):
         deciding = decided_soon(there, "approve")

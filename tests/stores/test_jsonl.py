@@ -28,7 +28,7 @@ from sayso.stores import jsonl_file
 from sayso.stores.base import Filter
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.jsonl_file import Lines
-from sayso.stores.processes import Lease
+from sayso.stores.workers import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import Scene, refusal
 from tests.stores.test_contract import KEY

@@ -24,8 +24,8 @@ from sayso.model.request import Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.base import Filter, Store
-from sayso.stores.processes import Lease
 from sayso.stores.records import Record, row_of_record
+from sayso.stores.workers import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import outcomes_of
 from tests.support import postgres as servers

@@ -21,7 +21,7 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from sayso.stores.filter import RunFilter
 from sayso.stores.records import Record
@@ -116,9 +116,9 @@ def test_works_on_different_runs_do_not_wait_for_each_others_answers(
     assert sent == [1, 7, 8]  # the first looks for channels behind its change, for all of them
     # Without a name of its own, whoever runs the calls is this process, which renews its leases.
     assert {store.get(request_id).state for request_id in ids} == {State.RUNNING}
-    assert set(tokens) <= set(processes._keepers[store].held)
+    assert set(tokens) <= set(workers._keepers[store].held)
     store.together([partial(_finished, *one) for one in zip(ids, tokens, strict=True)])
-    assert not set(tokens) & set(processes._keepers[store].held)
+    assert not set(tokens) & set(workers._keepers[store].held)
 
 
 def _started(request_id: str, token: str, view: Store) -> Request:

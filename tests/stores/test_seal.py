@@ -18,10 +18,10 @@ from sayso.model.request import State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.codec import SEALED_COLUMNS, Seal
-from sayso.stores.processes import Lease
 from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_file import seal_store
+from sayso.stores.workers import Lease
 from sayso.testing import sample_call
 from sayso.testing.doubles import sample_edit
 from sayso.testing.scene import Scene, refusal

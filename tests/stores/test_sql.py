@@ -13,9 +13,9 @@ from sayso.clock import now
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.stores.filter import Filter, RunFilter
 from sayso.stores.jsonl import JsonlStore
-from sayso.stores.processes import Lease
 from sayso.stores.records import Record
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.workers import Lease
 from sayso.testing import sample_call
 from sayso.testing.scene import refusal
 from tests.stores.test_contract import KEY

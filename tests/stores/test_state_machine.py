@@ -27,7 +27,7 @@ from sayso.model.journal import Entry
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Decision, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.stores.jsonl import JsonlStore
 from sayso.stores.memory import MemoryStore
@@ -63,8 +63,8 @@ class Lives(RuleBasedStateMachine):
         self.worker, self.gone = "w0", set[str]()
         self.patches: list[Any] = [
             sayso_clock.use(self.clock),
-            patch.object(processes, "current", lambda: self.worker),
-            patch.object(processes, "is_gone", lambda name: name in self.gone),
+            patch.object(workers, "current", lambda: self.worker),
+            patch.object(workers, "is_gone", lambda name: name in self.gone),
         ]
         for each in self.patches:
             each.__enter__()

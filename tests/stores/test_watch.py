@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso.stores import processes, watching
+from sayso.stores import watching, workers
 from sayso.stores.http import Listener
 from sayso.stores.http_transport import Transport
 from sayso.stores.memory import MemoryStore
@@ -253,7 +253,7 @@ def test_where_no_thread_could_be_started_the_next_one_tries_again(
     start, refused = threading.Thread.start, list[str]()
     store, bell = SqliteStore(tmp_path / "s.db"), Bell()
     unwatch = bell.add(None, lambda: None)
-    keeper, watcher = processes._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
+    keeper, watcher = workers._Keeper(store), Watcher(bell, lambda: 1, lambda _: {})
     listener = Listener(bell, Transport("http://127.0.0.1:9", "token"))
 
     def refuse_once(thread: threading.Thread) -> None:

@@ -248,7 +248,7 @@ class TakesItsOwnTime(MemoryStore):
 
 class GivesUpTheLiving(MemoryStore):
     def sweep(self) -> int:
-        with patch("sayso.stores.processes.is_gone", return_value=True):
+        with patch("sayso.stores.workers.is_gone", return_value=True):
             return super().sweep()
 
 

@@ -24,9 +24,8 @@ from typing import Any
 
 from sayso import clock, config, terminal
 from sayso.channels.registry import Channel, Notification
-from sayso.drivers import Attempt, Operations, adrive, drive, offload, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
-from sayso.gates import notices, scope, signals
+from sayso.gates import scope, signals, stderr
 from sayso.gates.ask import Asking
 from sayso.gates.options import quorum_of
 from sayso.gates.signals import Block, trim, trimmed
@@ -36,12 +35,13 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
 from sayso.model.text import escape, storable
+from sayso.operations import Attempt, Operations, adrive, drive, offload, until_done
 from sayso.reviews import Review
 from sayso.runs.agent import Tool
 from sayso.runs.state import current_step
 from sayso.stores.base import Store
-from sayso.view import card
-from sayso.view.card import decided
+from sayso.view import full_text
+from sayso.view.full_text import decided
 from sayso.view.summary import short
 
 _TEXT = Schema.of_type(str)
@@ -297,15 +297,15 @@ async def _ask_at_console(request: HumanInputRequest) -> None:
         await asyncio.sleep(_LOOK_AGAIN)
     try:
         first, *more = escape(request.question, block=True).split("\n")
-        cautions = [] if request.known is None else card.cautions(request.known)
+        cautions = [] if request.known is None else full_text.cautions(request.known)
         warnings = [f"(warning: {caution})" for caution in cautions]
         typed = await _read_typed("\n".join(["", first, *(f"| {line}" for line in more), *warnings, "> "]), turn)
     except asyncio.CancelledError:
         known = request.known
         if known is not None and known.state is State.PENDING:
-            notices.say_what_waits(request.store, known, is_interrupted=True)
+            stderr.say_what_waits(request.store, known, is_interrupted=True)
         elif known is not None:
-            notices.print_rows("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
+            stderr.print_rows("", f"sayso  {short(known.id)} {decided(known, clock.now())}")
         raise
     except EOFError:
         raise EOFError(f"there is no terminal to ask at; {short(request.id)} stays pending") from None

@@ -27,11 +27,11 @@ from sayso.channels.registry import Channel, Event, UndeliverableError, notifica
 from sayso.clock import instant, microseconds
 from sayso.model import redaction
 from sayso.model.request import Request, State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
-from sayso.stores.processes import Lease
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import delivery_kind
+from sayso.stores.workers import Lease
 
 LEASE = timedelta(minutes=2)
 """How long a deliverer has to send a message before another one may send it again."""
@@ -60,7 +60,7 @@ class Delivery:
         sent: The marks of sent messages: `asked`, `50`, `90`, `escalated`, `returned`, and states.
         reference: The channel's reference to the first message, with which it can be edited.
         sent_at: When the last message was sent.
-        holder: The deliverer that holds it now (see `sayso.stores.processes`).
+        holder: The deliverer that holds it now (see `sayso.stores.workers`).
         tries: The number of consecutive failed attempts.
         failing_since: When the first of these failed.
         error: The message of the last failure.
@@ -239,7 +239,7 @@ class Deliverer:
         """Make the deliveries that a dead deliverer holds due at once."""
         for record in records_in(self._store, self._kind):
             holder = record.body.get("holder")
-            if isinstance(holder, str) and processes.is_free(holder):
+            if isinstance(holder, str) and workers.is_free(holder):
                 freed = {name: value for name, value in record.body.items() if name != "holder"}
                 self._store.swap(record, replace(record, body=freed, due=clock.now()))
 

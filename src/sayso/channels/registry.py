@@ -27,7 +27,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
-from sayso.view.document import moment
+from sayso.view.as_json import moment
 from sayso.view.summary import name_of, time_left, token
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]

@@ -30,8 +30,8 @@ from sayso.model.schema import SchemaError
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Store
-from sayso.view import card
-from sayso.view.card import status_line
+from sayso.view import full_text
+from sayso.view.full_text import status_line
 from sayso.view.summary import is_high, short
 
 REVIEW, CALLBACK = "sayso_review", "sayso_decide"
@@ -130,8 +130,8 @@ def modal(
         link: The request's page; None if the inbox has no address.
         same_effect: Other requests with the same effect; if there are any, a reviewer can approve a repetition.
     """
-    rows = card.subject_rows(request, width=_WIDTH, full=True)
-    rest = card.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
+    rows = full_text.subject_rows(request, width=_WIDTH, full=True)
+    rest = full_text.ask_rows(request, now, width=_WIDTH, full=True, same_effect=same_effect)[len(rows) :]
     above, beside = _join_rows(rows), _join_rows(rest)
     if above is None or beside is None or len(above) + len(beside) > _MOST_TEXTS:
         return None
@@ -390,7 +390,7 @@ class SlackReviews:
         is_edited = after.kind == "call" and after.edited is not None and request.edited != after.edited
         changes = changed(request.effective, after.effective, after.redact) if is_edited else []
         return "\n".join(
-            [card.headline(after), status_line(after, clock.now()), *(change.line() for change in changes)]
+            [full_text.headline(after), status_line(after, clock.now()), *(change.line() for change in changes)]
         )
 
 

@@ -28,7 +28,7 @@ from sayso.model.rendering import brief
 from sayso.model.text import escape
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
-from sayso.view.document import event_rows
+from sayso.view.as_json import event_rows
 from sayso.view.summary import RUN_ROOM, SHORT, short, token
 
 

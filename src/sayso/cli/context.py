@@ -39,7 +39,7 @@ from sayso.stores.base import Filter, Store
 from sayso.stores.records import records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.terminal import PROGRAM_GONE
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, short, time_left, token
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
@@ -196,7 +196,7 @@ def table(
     cells = [("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")]
     for row, one in zip(before, requests, strict=True):
         run = f"{one.run_id[:12]}…" if is_random(one.run_id) else token(one.run_id, RUN_ROOM)
-        call = card.headline(one, room) + (" !" if card.cautions(one) else "")
+        call = full_text.headline(one, room) + (" !" if full_text.cautions(one) else "")
         cells.append((*row, call, f"{token(one.requester.subject, _FROM_ROOM)}/{run}"))
     first, *others = text_table(cells)
     rows = ["  ".join(first)]
@@ -204,7 +204,7 @@ def table(
         if has_states and request.state in COLOURS:
             row[2] = paint(row[2], COLOURS[request.state])
         rows.append("  ".join(row).rstrip())
-        words = card.program_words(request, _SUMMARY_ROOM)
+        words = full_text.program_words(request, _SUMMARY_ROOM)
         rows += [f"{'':{SHORT}}  the program says {words}"] if words else []
     if pending:
         rows.append(f"{pending:,} pending" + ("" if oldest is None else f" - oldest {_age(oldest, now)}"))
@@ -213,7 +213,7 @@ def table(
         rows.append(f"{paint(count, 'red')}: find out, then run `sayso resolve ID --happened` or `--did-not`")
     if gone:
         rows.append(f"{PROGRAM_GONE}; `sayso cancel ID` removes it from this list")
-    if any(card.cautions(request) for request in requests):
+    if any(full_text.cautions(request) for request in requests):
         rows.append("! contains hidden or look-alike characters; `sayso show ID` names them")
     if cursor is not None:
         rows.append(f"{len(requests):,} shown; continue with --cursor {cursor}")

@@ -22,7 +22,7 @@ from sayso import clock, errors
 from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option
 from sayso.cli.policy import grant_rows
-from sayso.gates.notices import person_is_at_terminal
+from sayso.gates.stderr import person_is_at_terminal
 from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.lifecycle import is_due
@@ -30,9 +30,9 @@ from sayso.model.request import Call, Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape, hidden_in
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed
-from sayso.view import card
-from sayso.view.card import kinds_of
-from sayso.view.document import grant_document, request_document
+from sayso.view import full_text
+from sayso.view.as_json import grant_document, request_document
+from sayso.view.full_text import kinds_of
 from sayso.view.summary import name_of, short, time_left
 
 _WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000
@@ -53,7 +53,7 @@ def _check_id_length(request_id: str) -> str:
 
 
 def _status_rows(request: Request) -> list[str]:
-    return [f"{short(request.id)} {card.status_line(request, clock.now())}"]
+    return [f"{short(request.id)} {full_text.status_line(request, clock.now())}"]
 
 
 def for_each(
@@ -147,7 +147,7 @@ def _obstacle(request: Request, verb: Verb) -> str | None:
         return None
     if request.kind == "question":
         return "is a question: use `sayso answer`"
-    if not card.is_whole(request):
+    if not full_text.is_whole(request):
         return "is too long for one view: read it with `sayso show --full` and approve it with --seen"
     return None
 
@@ -156,10 +156,10 @@ def _confirm_all(cli: CliContext, requests: Sequence[Request], verb: Verb) -> bo
     """Show all requests, and ask; any answer but yes is a no."""
     rows = context.table(requests, cursor=None, gone={one.id for one in requests if cli.review.program_is_gone(one)})
     for request in requests if verb == "approve" else ():  # what a row of the table may have shortened or omitted
-        cautions = card.effect_cautions(cli.review.same_effect(request), clock.now())
-        is_short = card.headline(request, _LINE) == card.headline(request, _ENDLESS)
+        cautions = full_text.effect_cautions(cli.review.same_effect(request), clock.now())
+        is_short = full_text.headline(request, _LINE) == full_text.headline(request, _ENDLESS)
         if not is_short or cautions:
-            rows += [short(request.id), *([] if is_short else card.subject_rows(request, width=_WIDTH, full=True))]
+            rows += [short(request.id), *([] if is_short else full_text.subject_rows(request, width=_WIDTH, full=True))]
             rows += [f"  {caution}" for caution in cautions]
     click.echo("\n".join(rows), err=True)  # visible with the question even if stdout is redirected
     return confirm(f"{verb} {'this one' if len(requests) == 1 else f'these {len(requests):,}'}?", prompt_suffix=" ")
@@ -234,7 +234,7 @@ def approve(
             # The editor shows the call as it is now.
             shown = decided if seen is not None else partial(decided, seen=request.current_fingerprint)
             return shown(arguments=_edit_arguments(request))
-        if seen is None and not card.is_whole(request):
+        if seen is None and not full_text.is_whole(request):
             raise _too_long_error(request.id)
         return decided(changes=_changes(request, settings)) if settings else decided()
 
@@ -260,7 +260,7 @@ def _grant(
             " --without, --at-most and --exactly need --alike"
         )
     request, bounds = cli.review.get(_check_id_length(ids[0])), dict[str, float]()
-    if seen is None and not card.is_whole(request):
+    if seen is None and not full_text.is_whole(request):
         raise _too_long_error(request.id)
     for bound in at_most:
         name, _, number = bound.partition("=")
@@ -316,7 +316,7 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
     if len(changes) > 1:
         rows = [head, *(f"  {change}" for change in changes)]
     else:
-        rows = [f"{head}   {(changes or [card.headline(request)])[0]}"]
+        rows = [f"{head}   {(changes or [full_text.headline(request)])[0]}"]
     return [*rows, *(gone or ["waiting for the program to run it"])]
 
 
@@ -541,7 +541,7 @@ def next(cli: CliContext) -> int:  # noqa: A001  the command's own name
             if key == "q":
                 return 0
             if not key:
-                echo(f"{short(after.id)} {card.decided(after, clock.now())}")
+                echo(f"{short(after.id)} {full_text.decided(after, clock.now())}")
             skipped += after.state is State.PENDING
         cursor = page.cursor
         if cursor is None:

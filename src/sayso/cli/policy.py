@@ -25,11 +25,11 @@ from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
 from sayso.model.text import escape
 from sayso.policy import Answer, Policy
-from sayso.policy.file import replay as replayed
+from sayso.policy.policy import replay as replayed
 from sayso.policy.rules import names_of, short_name
 from sayso.stores.base import Filter
 from sayso.stores.review import requests_in
-from sayso.view.document import budget_document, grant_document, moment
+from sayso.view.as_json import budget_document, grant_document, moment
 from sayso.view.summary import name_of, short, time_left
 
 _DAYS_REPLAYED = 30

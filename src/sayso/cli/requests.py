@@ -23,15 +23,15 @@ from sayso import audit, clock, config, errors
 from sayso.audit.export import entry_document
 from sayso.cli import context
 from sayso.cli.context import CliContext, NoStoreYetError, Number, echo, echo_err, json_option, print_json
-from sayso.gates.notices import command
+from sayso.gates.stderr import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.terminal import PROGRAM_GONE
-from sayso.view import card
-from sayso.view.card import kinds_of, outcome_rows, status_line
-from sayso.view.document import event_rows, request_document
+from sayso.view import full_text
+from sayso.view.as_json import event_rows, request_document
+from sayso.view.full_text import kinds_of, outcome_rows, status_line
 from sayso.view.summary import short
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
     rows = [f"{escape(request.id)}   {state if colour is None else context.paint(state, colour)} {rest}".rstrip()]
     rows += [f"  {PROGRAM_GONE}"] if is_gone else []
     same = review.same_effect(request)
-    rows += card.ask_rows(request, now, width=max(width, card.NARROW), full=full, same_effect=same)
+    rows += full_text.ask_rows(request, now, width=max(width, full_text.NARROW), full=full, same_effect=same)
     if request.state is State.PENDING:
         takes = [f"    {name}: {kind}" for name, kind in kinds_of(schema_of(request)).items()]
         rows += ["  parameters:", *takes] if takes else []
@@ -164,7 +164,7 @@ def show(cli: CliContext, request_id: str, full: bool) -> int:
     echo(*rows, *outcome_rows(request))
     echo("", "what happened", *(f"  {row}" for row in event_rows(entries)), "")
     sayso, name = command(cli.store), short(request.id)
-    if full or card.is_whole(request):
+    if full or full_text.is_whole(request):
         echo(f"fingerprint {request.current_fingerprint}")
     else:
         echo(f"shortened; show everything with {sayso} show --full {name}")

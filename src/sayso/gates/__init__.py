@@ -1,12 +1,12 @@
 """The gate in front of a call, which decides whether it may run; and its interface to the terminal dialog.
 
-Programs use `gate`, `hold` (both in `gate`) and `ask`; `held` is the handle that `hold` returns. `call` takes one call
-through its gate: `find_or_ask` finds or records its request, and `execution` is the only module that starts a held
-call. `signals` has the exceptions for the program and the caller that raises them; `wait` blocks instead, and `notices`
+Programs use `gate`, `hold` (both in `gate`) and `ask`; `held` is the handle that `hold` returns. `gated_call` takes one
+call through its gate: `find_or_ask` finds or records its request, and `execution` is the only module that starts a held
+call. `signals` has the exceptions for the program and the caller that raises them; `wait` blocks instead, and `stderr`
 prints where to decide. `options` validates a gate's options when a function is decorated, `captured` reads what a
 function captures, `hooks` calls the user's callables and masks secrets, and `ambiguous` tells which errors leave it
-open whether a call took effect. `scope` is the run that a call belongs to, and `threads` notices that nobody waits for
-a thread's call any more.
+open whether a call took effect. `scope` is the run that a call belongs to, and `interruptions` notices that nobody
+waits for a thread's call any more.
 
 The dialog makes decisions, so it is a layer above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before
 every other module of the package, registers it here with `offer`.

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config
 from sayso.config import requester
-from sayso.drivers import Operations, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
 from sayso.gates.options import block_of, check_known, check_waits, quorum_of
@@ -23,7 +22,8 @@ from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import storable
-from sayso.stores import processes
+from sayso.operations import Operations, StoreCall, adrive, drive
+from sayso.stores import workers
 from sayso.stores.base import Store
 
 
@@ -81,7 +81,7 @@ class Asking:
                 place=self._at, subject=self._subject, requester=requester(), created_at=now, expires_at=now + expires,
                 approval_window=expires, quorum=wanted.quorum,
                 on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None, also_for=wanted.acts_for[1:],
-                process=None if wanted.has_name else processes.current(), risk=risk,
+                process=None if wanted.has_name else workers.current(), risk=risk,
             )  # fmt: skip
             request = yield from open_request(store, new)
         if request.state is State.PENDING:

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
-from sayso.drivers import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.gates import captured
 from sayso.gates.ambiguous import Handled, in_doubt, is_own_word, mark_unknown
 from sayso.gates.hooks import (
@@ -40,8 +39,9 @@ from sayso.model.request import NOT_RUN, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema
+from sayso.operations import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.policy import Happened
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.program import ProgramStore
 
 _NOBODY = Caller()
@@ -416,7 +416,7 @@ def look_into(
     # A call whose lease was lost, or whose task was cancelled, may go on: what the hook sees of it would change.
     execution = request.execution
     worker = None if execution is None or execution.finished_at is not None else execution.worker
-    running = processes.running_at(request.id, worker)
+    running = workers.running_at(request.id, worker)
     if running is not None:
         raise errors.OutcomeUnknownError(request.id, running=running)
     answer = None if gate.verify is None else (yield from ask_verify(gate, gate.verify, request))

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any, cast
 
 from sayso import clock, config, errors
-from sayso.drivers import Operations, StoreCall
 from sayso.gates.hooks import (
     as_encoded,
     effect_of,
@@ -34,9 +33,10 @@ from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, build_request
+from sayso.operations import Operations, StoreCall
 from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.program import ProgramStore
 
 _OPEN = {State.PENDING, State.APPROVED}
@@ -149,7 +149,7 @@ def _new_request(
         quorum=wanted.quorum,
         on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
         also_for=wanted.acts_for[1:],
-        process=None if wanted.has_name else processes.current(),
+        process=None if wanted.has_name else workers.current(),
         prompt=prompt,
         description=None if gate.description is None else redaction.fit(gate.description, secrets),
         risk=verdict.risk or gate.risk,

@@ -1,6 +1,6 @@
 """`gate`, the decorator, and `hold`, for calls that are not Python functions, such as those of foreign tools.
 
-The loop that takes a call through its gate is `sayso.gates.call.gated_call`; how a call waits is in `sayso.gates.wait`.
+The loop that takes a call through its gate is `sayso.gates.gated_call`; how a call waits is in `sayso.gates.wait`.
 `hold` does the first steps, validating and asking, and returns a `Held` for the others. `Gate`, a function with its
 options, is in `sayso.gates.options`.
 """
@@ -15,12 +15,11 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors
-from sayso.drivers import Attempt, HookCall, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import exception_classes
-from sayso.gates.call import gated_call
 from sayso.gates.find_or_ask import asked_before, find_or_ask, wanted_of
+from sayso.gates.gated_call import gated_call
 from sayso.gates.held import Held, HeldBase, driven
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
 from sayso.gates.options import (
@@ -42,6 +41,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema, SchemaError
+from sayso.operations import Attempt, HookCall, Operations, adrive, drive
 from sayso.policy import Policy
 from sayso.stores.base import Store
 

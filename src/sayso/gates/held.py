@@ -16,17 +16,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso import config, errors
-from sayso.drivers import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import is_own_word
-from sayso.gates.call import gated_call
 from sayso.gates.execution import Started, begin, end, replay, send_back
 from sayso.gates.find_or_ask import as_recorded
+from sayso.gates.gated_call import gated_call
 from sayso.gates.options import Gate
 from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
 from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run
+from sayso.operations import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.stores.base import Store
 
 if TYPE_CHECKING:
@@ -372,7 +372,7 @@ class Held(HeldBase):
         """Take the single right to run the call, durable on return, and return the approved arguments.
 
         Then record in this process how it ended: `finish`, `fail` or `unknown`. If the process ends before, it is
-        `unknown`. `by` names another process that runs the call (`sayso.stores.processes`) and ends it with
+        `unknown`. `by` names another process that runs the call (`sayso.stores.workers`) and ends it with
         `request.execution.token`.
 
         Raises:

@@ -24,7 +24,6 @@ from uuid import UUID
 
 from sayso import errors, telemetry
 from sayso.config import requester
-from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing
 from sayso.model import canonical, redaction
@@ -32,6 +31,7 @@ from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import place
 from sayso.model.request import Call, Request, build_call
 from sayso.model.schema import Schema, SchemaError
+from sayso.operations import HookCall, Operations, StoreCall
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore

@@ -16,7 +16,6 @@ from functools import partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
-from sayso.drivers import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.captured import CapturedValues
 from sayso.gates.signals import Block
@@ -26,6 +25,7 @@ from sayso.model.redaction import Redaction, marks
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
+from sayso.operations import HookCall
 from sayso.policy import Policy, Verdict, describe, in_effect
 from sayso.policy.rules import template_fields
 

@@ -24,14 +24,14 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
-from sayso.drivers import Attempt, in_forked_child, left_to_run
 from sayso.errors import ConfigError
-from sayso.gates import threads
+from sayso.gates import interruptions
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import runs_later
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
+from sayso.operations import Attempt, in_forked_child, left_to_run
 from sayso.stores.program import ProgramStore
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -263,7 +263,7 @@ class Scope:
 class _Owner:
     """The process, thread, task and pool job for which a nameless scope was created."""
 
-    def __init__(self, task: Any, job: threads.Job | None) -> None:
+    def __init__(self, task: Any, job: interruptions.Job | None) -> None:
         self.process = os.getpid()
         self.thread = threading.get_ident()
         self.task = None if task is None else ref(task)
@@ -327,7 +327,7 @@ def current() -> Scope:
         return cast("Scope", scope)
     # A scope of another process, or of an earlier job of a pool's thread, is no parent.
     is_parent = task is not None and owner is not None and owner.process == os.getpid() and not owner.is_over
-    job = None if task is not None else threads.job()
+    job = None if task is not None else interruptions.job()
     fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
     if job is None or not job.is_over:
         _scope.set(fresh)

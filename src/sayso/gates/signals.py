@@ -29,11 +29,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, 
 
 from sayso import errors, telemetry
 from sayso.config import requester
-from sayso.drivers import Attempt, Operations, Pause, StoreCall, drive
 from sayso.errors import SaysoError, StoreError
 from sayso.model.ids import is_random, new_request_id
 from sayso.model.request import Call, Request, State, not_run
 from sayso.model.run import RunUpdate
+from sayso.operations import Attempt, Operations, Pause, StoreCall, drive
 from sayso.stores.program import ProgramStore
 from sayso.view import line
 from sayso.view.summary import short
@@ -421,7 +421,7 @@ def _opened(store: ProgramStore, request: Request, left: Sequence[bool]) -> Requ
 class Caller:
     """Who makes a call: how it waits, and what is saved of its run.
 
-    The loop in `sayso.gates.call` uses this. This base class does not wait: it raises if a person must decide first.
+    The loop in `sayso.gates.gated_call` uses this. This base class does not wait: it raises if a person must decide.
     """
 
     finds = True

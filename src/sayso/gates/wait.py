@@ -2,7 +2,7 @@
 
 The wait ends when the request changes, through any channel. If nobody waits for the call any more, its request is
 withdrawn, except in a named run, to which somebody may come back. Waiting needs no extra thread: sync callers block
-their own and tasks await an event; one watcher thread per process wakes them all (`sayso.stores.processes`). One more
+their own and tasks await an event; one watcher thread per process wakes them all (`sayso.stores.watching`). One more
 thread runs the terminal dialogs of all tasks, one at a time.
 """
 
@@ -20,13 +20,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sayso import clock, errors, gates, telemetry
-from sayso.drivers import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.errors import StoreUnavailableError
-from sayso.gates import notices, scope, signals, threads
+from sayso.gates import interruptions, scope, signals, stderr
 from sayso.gates.signals import Block, Caller, withdraw
 from sayso.model.ids import is_random
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
+from sayso.operations import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.stores.base import Store
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Waiter(Caller):
     reason: str | None = None
     _request: Request | None = None  # the request for which it waits
     _withdrawn = 0
-    _job: threads.Job | None = None
+    _job: interruptions.Job | None = None
     _hears_of_job = False
 
     def __init__(
@@ -96,7 +96,7 @@ class Waiter(Caller):
                 self._undo.append(run.on_end(self.end))
                 owner = None if run.owner is None or run.owner.task is None else run.owner.task()
                 if owner is not None and owner is not task and not owner.done():
-                    self._undo.append(threads.when_done(owner, partial(self.end, _TASK_ENDED)))
+                    self._undo.append(interruptions.when_done(owner, partial(self.end, _TASK_ENDED)))
             self.look()
         self._leave_request()
         self._request = request
@@ -117,7 +117,7 @@ class Waiter(Caller):
             run = run.outer
         if threading.current_thread() is threading.main_thread():
             return
-        self._job = self._job or threads.job()
+        self._job = self._job or interruptions.job()
         if self._job is None:
             return
         # The task that waits for this pool thread may have been cancelled, also if a loop of its own runs in it.
@@ -158,9 +158,9 @@ class Waiter(Caller):
             wake.wait(seconds)
             return
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, threads.PACE)):
+        while (left := until - time.monotonic()) > 0 and not wake.wait(min(left, interruptions.PACE)):
             self.look()
-            if threads.is_interrupted():
+            if interruptions.is_interrupted():
                 self.end("the program was interrupted")
 
     # -- from waiting to running -------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class _Decided:
             request = (self._store.get if is_over else self._store.as_heard)(self._request.id)
             return self._store.settle(request.id) if is_due(request, clock.now()) else request
         except StoreUnavailableError:
-            if notices.can_decide(self._store) or is_over:
+            if stderr.can_decide(self._store) or is_over:
                 raise
             return self._request  # an absent server ends no wait; a decision is received when it is back
 
@@ -408,7 +408,7 @@ class _Decided:
                         return request
                     self._waiter.sleep(wake, self._seconds(request))
         except KeyboardInterrupt:
-            notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
+            stderr.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
         finally:
             unwatch()
@@ -417,8 +417,8 @@ class _Decided:
         """Return whether to ask here; if that is not possible, print what waits."""
         if self._block.is_quiet:
             return False
-        if not (notices.person_is_at_terminal() and notices.can_decide(self._store)):
-            notices.announce(self._store, self._request)
+        if not (stderr.person_is_at_terminal() and stderr.can_decide(self._store)):
+            stderr.announce(self._store, self._request)
             return False
         self._is_asked = True
         return True
@@ -445,14 +445,14 @@ class _Decided:
                     return await self._converse(wake, wake_from_any_thread)
                 return await self._await(wake)
         except KeyboardInterrupt:
-            notices.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
+            stderr.say_what_waits(self._store, self._request, is_interrupted=True, is_withdrawn=self._block.withdraws)
             raise
         except asyncio.CancelledError:
-            runner = threads.interrupted_runner()
+            runner = interruptions.interrupted_runner()
             if runner is not None and not (_reported and _reported[0]() is runner):  # its first task says it for all
                 _reported[:] = [weakref.ref(runner)]
                 is_withdrawn = self._block.withdraws
-                notices.say_how_many_wait(self._store, self._request, len(_waits), is_withdrawn=is_withdrawn)
+                stderr.say_how_many_wait(self._store, self._request, len(_waits), is_withdrawn=is_withdrawn)
             raise
         finally:
             unwatch()

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, cast
 
 import sayso
 from sayso import aio, clock, config, errors
-from sayso.drivers import UserCall, in_thread, offload, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions, is_key
@@ -35,6 +34,7 @@ from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, Request, State, not_run
+from sayso.operations import UserCall, in_thread, offload, shielded
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter sets itself."""

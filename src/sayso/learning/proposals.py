@@ -22,7 +22,7 @@ from sayso.model.schema import Schema
 from sayso.model.text import ENGLISH, escape, later, say, say_n, speaking
 from sayso.policy import Policy
 from sayso.policy.condition import Condition, ConditionError, library
-from sayso.policy.file import verdict_on
+from sayso.policy.policy import verdict_on
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 

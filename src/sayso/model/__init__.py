@@ -2,7 +2,7 @@
 
 Stored: `request`, `run`, `journal`, `grant`. Rules: `lifecycle` (every change of state), `teamwork` (what reviewers do
 before), `edit`. People: `reviewer`. Arguments: `parameters` binds them, `canonical` is their one text, `schema` and
-`schema_of_types` describe them, `schema_validation` and `json_convert` check what people enter, `redaction` masks
+`schema_of_types` describe them, `schema_validation` and `json_edits` check what people enter, `redaction` masks
 secrets. Text: `rendering`, `text`, `duration`. Ids and digests: `ids`.
 """
 

@@ -178,7 +178,7 @@ class Execution:
 
     Attributes:
         token: Fencing token; only its holder can record how the call ended.
-        worker: The process that started it (see `sayso.stores.processes`).
+        worker: The process that started it (see `sayso.stores.workers`).
         attempt: The number of this start, from 1; one that paused to ask is not counted.
         started_at: When the start was recorded, which is before the call ran.
         finished_at: When the outcome was recorded.
@@ -235,7 +235,7 @@ class Request:
         requester: Who asked.
         on_behalf_of: The person for whom the requester acts; may not decide either.
         also_for: Further persons for whom it acts, from the surrounding runs; they may not decide either.
-        process: The only process that can run this (see `sayso.stores.processes`), if its run has no name by which
+        process: The only process that can run this (see `sayso.stores.workers`), if its run has no name by which
             another process could resume it.
         place: Where in its run the call is; empty in the run of a plain program, in which equal calls are one.
         quorum: What an approval needs.

@@ -46,7 +46,7 @@ class RunRecord:
         name: The runnable that was called.
         kind: `tool`, `agent`, `workflow`, …
         state: `running` (held), `paused` (a person must decide), `broken` (released before its end), `ended`.
-        holder: Who holds it (see `sayso.stores.processes`); None if nobody does.
+        holder: Who holds it (see `sayso.stores.workers`); None if nobody does.
         created_at, updated_at: By the store's clock.
     """
 

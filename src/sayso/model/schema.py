@@ -40,7 +40,7 @@ from sayso.model.schema_validation import (
 )
 
 if TYPE_CHECKING:
-    from sayso.model.json_convert import JsonEdits
+    from sayso.model.json_edits import JsonEdits
     from sayso.model.schema_of_types import PythonTypes
 
 _WORDS = frozenset({"title", "description", "examples", "deprecated", "$comment"})
@@ -341,7 +341,7 @@ class Schema:
 
     @cached_property
     def _edits(self) -> JsonEdits:
-        from sayso.model.json_convert import JsonEdits
+        from sayso.model.json_edits import JsonEdits
 
         return JsonEdits(self.tree, is_own=self.is_own, builds=self.python is None)
 
@@ -392,7 +392,7 @@ class Schema:
 
     def _written(self, name: str, form: Json) -> tuple[Json, list[Problem]]:
         """Convert a valid argument to canonical form, and check it by its own type if that is in this process."""
-        from sayso.model.json_convert import Misfit
+        from sayso.model.json_edits import Misfit
 
         try:
             made = self._edits.write(name, form)

@@ -27,7 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from sayso.errors import ArgumentError
 from sayso.model.canonical import Json, class_name, display, form_of, function_name
 from sayso.model.canonical.json_tree import dataclass_fields, is_model
-from sayso.model.json_convert import words_of
+from sayso.model.json_edits import words_of
 from sayso.model.parameters import Parameter, hints_of, parameters_of
 from sayso.model.redaction import Redaction
 from sayso.model.schema_validation import Node, Problem, mapped

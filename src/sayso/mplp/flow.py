@@ -1,4 +1,4 @@
-"""The protocol's functions, each implemented once for sync and async programs (see `sayso.drivers`).
+"""The protocol's functions, each implemented once for sync and async programs (see `sayso.operations`).
 
 `sayso.mplp` runs them synchronously and `sayso.mplp.aio` awaits them. The first five have the names and arguments of
 seed 003, in snake case. A program submits a target as a held call, a reviewer decides its request, and all reads come
@@ -18,7 +18,6 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors
 from sayso.config import requester
-from sayso.drivers import HookCall, Operations, StoreCall
 from sayso.gates import scope
 from sayso.gates.execution import execute
 from sayso.gates.find_or_ask import find_or_ask
@@ -46,6 +45,7 @@ from sayso.mplp.document import (
 )
 from sayso.mplp.history import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
+from sayso.operations import HookCall, Operations, StoreCall
 from sayso.reviews import Review
 from sayso.stores.base import Store
 

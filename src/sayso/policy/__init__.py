@@ -4,7 +4,7 @@
 `Policy`, which finds the verdict on a call, and `replay`, which asks a policy about past requests.
 """
 
-from sayso.policy.file import Answer, EvaluatedRule, Policy, in_effect
+from sayso.policy.policy import Answer, EvaluatedRule, Policy, in_effect
 from sayso.policy.rules import Problem, Rule
 from sayso.policy.verdict import Budget, Happened, Verdict, allow, deny, describe, hold, verdict_of
 

@@ -25,7 +25,7 @@ from sayso.model.schema import SchemaError
 from sayso.model.teamwork import LONGEST, Comment, comments_in
 from sayso.model.text import is_blank, storable
 from sayso.reviews.search import RequestPage, Search, states_of
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.stores.grants import Stop
 from sayso.stores.program import change_due
@@ -193,7 +193,7 @@ class Review:
         id (`respond_to_confirmation`). False if the request is final, or if this process cannot tell (the program is on
         another machine or in another container).
         """
-        return request.process is not None and not request.is_final and processes.is_gone(request.process)
+        return request.process is not None and not request.is_final and workers.is_gone(request.process)
 
     def same_effect(self, request: Request) -> Sequence[Request]:
         """Return the other requests with the effect of this one, in the order in which they were asked.

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, NamedTuple, cast
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from sayso import config
-from sayso.drivers import HookCall, Operations
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import ENTERED
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
@@ -28,6 +27,7 @@ from sayso.model.parameters import Signature, annotated, chosen, hints_of, metho
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation
 from sayso.model.schema import Schema, SchemaError
+from sayso.operations import HookCall, Operations
 from sayso.policy import Policy, Verdict, allow
 from sayso.runs import compat
 from sayso.runs.events import Failed, NestedCallHeld, plain

@@ -14,11 +14,10 @@ from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 from sayso import config, errors
-from sayso.drivers import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import unknown_request
-from sayso.gates.call import gated_call
 from sayso.gates.gate import value_for_no
+from sayso.gates.gated_call import gated_call
 from sayso.gates.hooks import secrets_among
 from sayso.gates.options import Gate
 from sayso.gates.signals import Caller, open_request
@@ -26,6 +25,7 @@ from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State, not_run
 from sayso.model.run import RunState, RunUpdate
+from sayso.operations import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.runs import events, state
 from sayso.runs.decisions import answers, cancelled, record_held_call, record_question, record_started_call
 from sayso.runs.events import Denied, Failed, Halt, NestedCallHeld, QuestionAsked, RunStatus

@@ -23,12 +23,12 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
 from sayso import clock
-from sayso.drivers import Suspended
 from sayso.gates import signals
 from sayso.model.canonical import LIMIT_DIGITS
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
 from sayso.model.text import Text, storable
+from sayso.operations import Suspended
 
 _LONGEST_INT = 10**LIMIT_DIGITS
 

@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.drivers import offload
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import unknown_request
 from sayso.gates.ask import aask
@@ -28,6 +27,7 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State, not_run, secrets_of_call
 from sayso.model.reviewer import Identity
 from sayso.model.schema import SchemaError
+from sayso.operations import offload
 from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.engine import MAY_FAIL

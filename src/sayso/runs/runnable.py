@@ -17,7 +17,6 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sayso import config, errors
-from sayso.drivers import until_done
 from sayso.gates import scope
 from sayso.gates.options import check_known
 from sayso.model import canonical
@@ -25,12 +24,13 @@ from sayso.model.ids import new_run_id
 from sayso.model.redaction import mark_secrets
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
+from sayso.operations import until_done
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, resolutions_of
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step
 from sayso.runs.events import Denied, Event, Failed, Halt, OutputEvent, RunStatus, end_of, ended_output, plain
 from sayso.runs.state import RunHistory, StepContext, bodies, call_store, given_arguments, in_loop
-from sayso.stores.processes import Lease
+from sayso.stores.workers import Lease
 from sayso.view import line
 
 _INPUT = "(input)"  # not a valid name of a runnable

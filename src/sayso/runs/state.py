@@ -22,7 +22,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
-from sayso.drivers import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import Occasion, Scope
 from sayso.model import canonical
@@ -32,12 +31,13 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
+from sayso.operations import at_once, offload
 from sayso.runs import events
 from sayso.runs.definition import Definition
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
-from sayso.stores.processes import Lease
 from sayso.stores.review import requests_in
+from sayso.stores.workers import Lease
 
 Body = dict[str, Any]
 T = TypeVar("T")
@@ -337,9 +337,9 @@ class RunHistory:
         """Have the lease renewed for as long as this task holds the run in the store."""
         is_held = self.is_stored and not self.is_released and not self.is_left
         if is_held and not self._is_renewed:
-            processes.hold(self.store, self.run_id, self._lease.holder, is_run=True)
+            workers.hold(self.store, self.run_id, self._lease.holder, is_run=True)
         elif self._is_renewed and not is_held:
-            processes.release(self.store, self._lease.holder)
+            workers.release(self.store, self._lease.holder)
         self._is_renewed = is_held
 
     # -- saving ------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from sayso.server.language import language_of, languages
 from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import RISKS, name_of, time_left, token
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
@@ -101,12 +101,14 @@ def may_approve_there(store: Store, request: Request) -> bool:
         return False
     if request.risk != "low" or request.quorum.count > 1 or request.quorum.roles or request.requester.issuer == TOKENS:
         return False
-    if request.edited is not None or request.returned is not None or card.cautions(request):
+    if request.edited is not None or request.returned is not None or full_text.cautions(request):
         return False
     if request.prompt is not None or request.context or request.acts_for:  # too long for a notification
         return False
     taken = () if request.effect is None else store.by_effect(request.effect)
-    is_whole = card.headline(request, _ROOM) == card.headline(request, _ALL) and card.starts(request) is None
+    is_whole = (
+        full_text.headline(request, _ROOM) == full_text.headline(request, _ALL) and full_text.starts(request) is None
+    )
     return is_whole and all(other.id == request.id for other in taken)
 
 
@@ -343,7 +345,7 @@ def _title(notification: Notification, request: Request) -> str:
         return notification.title
     name = token(request.call.name, _NAME_ROOM) if request.kind == "call" else say("A question")
     if notification.event == "outcome":
-        return f"{name}: {card.status_line(request, clock.now())}"
+        return f"{name}: {full_text.status_line(request, clock.now())}"
     who = name_of(request.requester, _NAME_ROOM)
     what = say("%(who)s asks a question", who=who)
     if request.kind == "call":
@@ -363,7 +365,7 @@ def _title(notification: Notification, request: Request) -> str:
 
 
 def _body(request: Request) -> str:
-    lines, words = [card.headline(request, _ROOM)], card.program_words(request, 160)
+    lines, words = [full_text.headline(request, _ROOM)], full_text.program_words(request, 160)
     lines += [say("The program says: %(words)s", words=words)] if words else []
     if request.state is State.PENDING:
         level = (request.risk or "").strip().casefold()

@@ -17,15 +17,15 @@ from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
 
 from sayso import errors
-from sayso.drivers import daemon_thread
 from sayso.model.journal import Entry, RowDigests
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
+from sayso.operations import daemon_thread
 from sayso.stores import http_messages as messages
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Page, Store
 from sayso.stores.filter import RunFilter, read_cursor
 from sayso.stores.http_transport import (
@@ -37,10 +37,10 @@ from sayso.stores.http_transport import (
     encoded,
     jittered,
 )
-from sayso.stores.processes import forget_after_fork
 from sayso.stores.records import RecordRow
 from sayso.stores.review import requests_in
 from sayso.stores.watching import Bell, Watched
+from sayso.stores.workers import forget_after_fork
 
 T = TypeVar("T")
 _M = TypeVar("_M", bound=messages.Message)
@@ -100,7 +100,7 @@ class HttpStore(Watched, Store):
     def settle(self, request_id: str, *, gone: str | None = None) -> Request:
         request = self._request(messages.Settle.of(request_id=request_id, gone=gone))
         execution = request.execution
-        if gone is None and request.state is State.RUNNING and execution and processes.is_gone(execution.worker):
+        if gone is None and request.state is State.RUNNING and execution and workers.is_gone(execution.worker):
             return self.settle(request_id, gone=execution.worker)
         return request
 
@@ -120,7 +120,7 @@ class HttpStore(Watched, Store):
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
         if seen is not None:
             raise _on_the_server("seen= can be given on the server only")
-        me = processes.current() if by is None else by
+        me = workers.current() if by is None else by
         try:
             started = self._request(messages.Start.of(
                 request_id=request_id, token=str(token), worker=me, seen=self._starts.get(request_id)
@@ -132,7 +132,7 @@ class HttpStore(Watched, Store):
                 raise
             # Only this process knows the token: the message arrived twice, or its first answer was lost.
         if by is None:
-            processes.hold(self, request_id, token)
+            workers.hold(self, request_id, token)
         return started
 
     def renew(self, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()) -> Sequence[str]:
@@ -159,7 +159,7 @@ class HttpStore(Watched, Store):
                 return request  # recorded by our own earlier attempt, whose answer was lost
             raise
         finally:
-            processes.release(self, token)
+            workers.release(self, token)
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,
@@ -260,7 +260,7 @@ class HttpStore(Watched, Store):
             cursor, has_more = None, True
             while has_more:
                 page, cursor = self.runs(RunFilter(frozenset({RunState.RUNNING}), name), cursor=cursor, limit=200)
-                ready |= {run.id: run for run in page if processes.is_free(run.holder)}
+                ready |= {run.id: run for run in page if workers.is_free(run.holder)}
                 has_more = cursor is not None
         return sorted(ready, key=lambda run_id: ready[run_id].updated_at)[:limit]
 
@@ -274,7 +274,7 @@ class HttpStore(Watched, Store):
             return self._snapshot(message, run_id)
         except errors.RunBusyError:
             held_by = self.get_run(run_id).run.holder
-            if gone is not None or held_by is None or not processes.is_free(held_by):
+            if gone is not None or held_by is None or not workers.is_free(held_by):
                 raise
             return self.take_run(run_id, holder, gone=held_by)
 

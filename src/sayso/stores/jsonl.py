@@ -28,8 +28,8 @@ from sayso.stores import codec
 from sayso.stores.codec import RequestRow, Seal, digests_of, legible, request_of, sealed, step_column, verify_row
 from sayso.stores.jsonl_file import JsonlFile
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction, run_of, run_values
-from sayso.stores.processes import forget_after_fork
 from sayso.stores.watching import Bell, Watched, Watcher
+from sayso.stores.workers import forget_after_fork
 
 _NOTHING: dict[str, Any] = dict.fromkeys(RequestRow._fields)
 

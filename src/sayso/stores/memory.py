@@ -20,8 +20,8 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Identity
 from sayso.stores.codec import Seal, asked_values, digest_of_asked
 from sayso.stores.memory_tables import Tables, TableStore, TableTransaction
-from sayso.stores.processes import forget_after_fork
 from sayso.stores.watching import Bell, Watched
+from sayso.stores.workers import forget_after_fork
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from sayso.model.ids import effect_digest, key_digest
 from sayso.model.journal import Entry, RowDigests
 from sayso.model.request import LIVE, Request, State
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Page, Store, Transaction
 from sayso.stores.codec import Seal, altered, deleted, record_column
 from sayso.stores.filter import NOT_DECIDED, RunFilter, matches, read_cursor
@@ -160,7 +160,7 @@ class Tables(ABC):
                     waits_for = map(self.rows.get, self._waits.get(run.id, {}).values())
                     is_ready = any(row is not None and row.state not in NOT_DECIDED for row in waits_for)
                 case RunState.RUNNING:
-                    is_ready = processes.may_take(run.holder, run.updated_at, now)
+                    is_ready = workers.may_take(run.holder, run.updated_at, now)
                 case _:
                     is_ready = True
             if is_ready:

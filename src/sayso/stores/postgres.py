@@ -42,9 +42,9 @@ from sayso.stores.postgres_connection import (
 )
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
 from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
-from sayso.stores.processes import forget_after_fork
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.watching import Bell, Watched
+from sayso.stores.workers import forget_after_fork
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from sayso.model.lifecycle import Outcome, Transition
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
-from sayso.stores import processes, records, transaction
+from sayso.stores import records, transaction, workers
 from sayso.stores.codec import altered
 from sayso.stores.filter import RunFilter
 from sayso.stores.grants import approved_at_once, give_back, stop_in, take
@@ -41,8 +41,8 @@ def change_due(
     """
     change, execution = transaction.lapsed(request, now), request.execution
     if change is None and request.state is State.RUNNING and execution is not None:
-        is_gone = execution.worker == gone or processes.is_gone(execution.worker)
-        span, is_lost = processes.lease_of(execution.worker), False
+        is_gone = execution.worker == gone or workers.is_gone(execution.worker)
+        span, is_lost = workers.lease_of(execution.worker), False
         if not is_gone and span is not None and now >= execution.started_at + span:
             renewed = renewal()
             is_lost = renewed is None or renewed.due is None or now >= renewed.due
@@ -54,7 +54,7 @@ def change_due(
 def drop_lease(tx: Transaction, request: Request, now: datetime) -> None:
     """Remove a lease's renewal. A short call had none, and is spared the look-up."""
     execution = request.execution
-    span = None if execution is None else processes.lease_of(execution.worker)
+    span = None if execution is None else workers.lease_of(execution.worker)
     if execution is None or span is None or now < execution.started_at + span / 4:  # renewals begin after half
         return
     records.drop_if_there(tx, transaction.LEASE, request.id)
@@ -325,10 +325,10 @@ class ProgramStore(RequestStore):
         Raises:
             StartRefusedError: Or a subclass; the call must not run.
         """
-        me = processes.current() if by is None else by
+        me = workers.current() if by is None else by
         started = self._transact(_started, request_id, me, str(token), seen)  # a record does not keep the object alive
         if by is None:
-            processes.hold(self._whole, request_id, token)
+            workers.hold(self._whole, request_id, token)
         return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
@@ -344,17 +344,17 @@ class ProgramStore(RequestStore):
         try:
             return self._transact(_finished, request_id, token, outcome, saved)
         finally:  # even if the store failed: nobody retries, and the call becomes `unknown`
-            processes.release(self._whole, token)
+            workers.release(self._whole, token)
 
     @verb
     def renew(
         tx: Transaction, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()
     ) -> Sequence[str]:
-        """In one transaction, renew leases of calls and runs; `sayso.stores.processes` does so for this process.
+        """In one transaction, renew leases of calls and runs; `sayso.stores.workers` does so for this process.
 
         A call whose worker's name has a lease is running for that time after its start and after each renewal. Then
         `settle` records it as `unknown`, until its outcome comes or somebody resolves it. Programs start it again only
-        as its gate allows, and not while it is seen to run (`sayso.stores.processes.running_at`). A run that was not
+        as its gate allows, and not while it is seen to run (`sayso.stores.workers.running_at`). A run that was not
         renewed for that time can be taken from another machine.
 
         Args:
@@ -375,7 +375,7 @@ class ProgramStore(RequestStore):
             if execution is None or execution.token != token or execution.resolved_by is not None:
                 lost.append(request_id)
             elif request.state is State.RUNNING:
-                span = processes.lease_of(execution.worker)
+                span = workers.lease_of(execution.worker)
                 if span is not None:
                     tx.find_record(transaction.LEASE, request_id)  # Postgres' `put_record` must know whether it exists
                     tx.put_record(row_of_record(Record(transaction.LEASE, request_id, {}, now + span)))
@@ -469,7 +469,7 @@ def _finished(
         return found
     execution = found.execution
     ended = None if execution is None else execution.finished_at
-    if execution is not None and ended is not None and ended - execution.started_at >= processes.SOONEST_RENEWAL:
+    if execution is not None and ended is not None and ended - execution.started_at >= workers.SOONEST_RENEWAL:
         drop_lease(tx, found, ended)
     if outcome.not_run:
         give_back(tx, found)
@@ -504,7 +504,7 @@ def _taken(tx: Transaction, run_id: str, holder: str, gone: str | None) -> RunRe
     if run.state is RunState.ENDED:
         return run
     now = tx.now()
-    if run.holder not in {holder, gone} and not processes.may_take(run.holder, run.updated_at, now):
+    if run.holder not in {holder, gone} and not workers.may_take(run.holder, run.updated_at, now):
         raise errors.RunBusyError(run_id)
     tx.put_run(run.held_by(holder, now))
     return run

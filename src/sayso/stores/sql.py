@@ -29,7 +29,7 @@ from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
 from sayso.model.teamwork import COMMENTED
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store, Transaction
 from sayso.stores.codec import Seal, altered, deleted, legible, record_column, sealed, step_column
 from sayso.stores.filter import NOT_DECIDED, Filter, Page, RunFilter, read_cursor
@@ -342,7 +342,7 @@ class SqlStore(Store):
     def ready_runs(self, names: Collection[str], limit: int = 100) -> Sequence[str]:
         wanted = json.dumps(list(names))
         held, now = self._query(_HELD, (wanted,)), self.now()
-        free = [holder for holder, updated in held if processes.may_take(holder, instant(updated), now)]
+        free = [holder for holder, updated in held if workers.may_take(holder, instant(updated), now)]
         values = (wanted, json.dumps(sorted(NOT_DECIDED)), json.dumps(free))
         return [run_id for (run_id,) in self._query(f"{_READY} LIMIT {limit:d}", values)]
 

@@ -23,7 +23,6 @@ from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, digests_of
-from sayso.stores.processes import forget_after_fork
 from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
@@ -39,6 +38,7 @@ from sayso.stores.sqlite_transaction import (
     SqliteTransaction,
 )
 from sayso.stores.watching import BUSY, Bell, Watched, Watcher
+from sayso.stores.workers import forget_after_fork
 
 _PAGE = 1000
 # SQLite takes the other columns from the row with the greatest `seq`.

@@ -27,7 +27,7 @@ from sayso.model.journal import first_link
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State, Verb
 from sayso.model.reviewer import LOCAL, PROGRAM, Identity, Quorum
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter
 from sayso.testing.contract_records import EvidenceContract, KeyContract, RecordContract, RunContract
 from sayso.testing.doubles import sample_call, sample_edit
@@ -428,9 +428,9 @@ class StoreContract(EvidenceContract, KeyContract, RunContract, RecordContract):
     # -- the worker is gone ------------------------------------------------------------------------------------
 
     def test_a_call_whose_process_is_gone_is_unknown_and_not_started_again(self) -> None:
-        with patch.object(processes, "current", return_value="host/boot/space/1/1"):
+        with patch.object(workers, "current", return_value="host/boot/space/1/1"):
             request = self.started("mine")
-        with patch.object(processes, "is_gone", return_value=True):
+        with patch.object(workers, "is_gone", return_value=True):
             assert self.store.sweep() == 1
         assert self.store.get(request.id).state is State.UNKNOWN
         assert self.events(request)[-1] == "unknown"

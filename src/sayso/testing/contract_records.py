@@ -22,11 +22,11 @@ from sayso.model.lifecycle import Outcome
 from sayso.model.request import FINAL, Call, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate, Step
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Filter, Store
 from sayso.stores.filter import RunFilter
-from sayso.stores.processes import Lease
 from sayso.stores.records import Note, Record
+from sayso.stores.workers import Lease
 from sayso.testing.doubles import sample_call
 from sayso.testing.scene import ADA, Scene, outcomes_of, refusal
 
@@ -531,11 +531,11 @@ class RunContract(Scene):
         self.store.save_run(RunUpdate(self.run(run_id=held.id, lease=lease), [decided]))
         self.store.save_run(RunUpdate(gone, []))  # its lease has ended with its object
         assert sorted(self.ready()) == sorted([broken.id, gone.id])
-        with patch.object(processes, "current", return_value="host/boot/space/1/1"):
+        with patch.object(workers, "current", return_value="host/boot/space/1/1"):
             dead = self.run()
             self.store.save_run(RunUpdate(dead, []))
         assert dead.id not in self.ready()
-        with patch.object(processes, "is_gone", return_value=True):
+        with patch.object(workers, "is_gone", return_value=True):
             assert dead.id in self.ready()
         lease.release()
 

@@ -24,7 +24,7 @@ from sayso.integrations.agenthooks import answer, handoff
 from sayso.integrations.agenthooks.hosts import HOSTS, describe
 from sayso.integrations.agenthooks.options import Options, Session, read_options, state_folder
 from sayso.model.request import Request, State
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.testing import ScriptedReviewer, sample_call
 
 PAYLOADS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "payloads.json").read_text(encoding="utf-8"))
@@ -359,7 +359,7 @@ def test_what_never_reports_is_unknown_at_the_end_of_the_session(name: str, plac
 
 def test_what_never_reports_is_unknown_when_the_host_is_gone(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as host:
-        monkeypatch.setattr(handoff, "_host_process", lambda _: processes.named(host.pid))
+        monkeypatch.setattr(handoff, "_host_process", lambda _: workers.named(host.pid))
         say("claude-code", "shell", place)
         approve()
         say("claude-code", "shell", place)
@@ -383,7 +383,7 @@ def test_the_start_is_held_by_the_host_and_not_by_the_shell_around_the_hook(plac
     assert verdict("claude-code", run())[0] == "allow"
     request = only()
     assert request.execution is not None
-    assert request.execution.worker == processes.named(os.getpid())  # it renews no lease
+    assert request.execution.worker == workers.named(os.getpid())  # it renews no lease
     assert "claude-code" in str(request.requester)
 
 
@@ -586,7 +586,7 @@ def test_a_call_that_nobody_is_asked_about_loads_neither_store_nor_command_line(
     program = (
         "import sys; from sayso.__main__ import main; sys.argv[1:] = ['hook', 'claude-code']; code = main();"
         " heavy = {'click', 'pydantic', 'sqlite3', 'asyncio', 'inspect', 'pathlib', 'sayso.config',"
-        " 'sayso.gates.call'};"
+        " 'sayso.gates.gated_call'};"
         " print(code, sorted(heavy & set(sys.modules)))"
     )
     for event in ("read", "done", "end"):

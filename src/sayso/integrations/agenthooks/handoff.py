@@ -26,7 +26,7 @@ from sayso.model.ids import new_token
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import not_run
 from sayso.policy import Verdict
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 
 _NEVER_REPORTED = "the session ended, and the host did not report how the call ended"
@@ -228,9 +228,9 @@ def _host_process(otherwise: str) -> str:
 
     While that process lives, the call may be running. When it is gone, a call that has not reported is `unknown`.
     """
-    pid = processes.parent_of(os.getpid())
+    pid = workers.parent_of(os.getpid())
     while pid is not None and pid > 1:
-        if processes.program_of(pid) not in _SHELLS:
-            return processes.named(pid)
-        pid = processes.parent_of(pid)
+        if workers.program_of(pid) not in _SHELLS:
+            return workers.named(pid)
+        pid = workers.parent_of(pid)
     return otherwise

@@ -22,7 +22,6 @@ from typing import Any, Literal, cast
 
 from sayso import aio, clock, config, errors
 from sayso.config import requester
-from sayso.drivers import offload
 from sayso.gates import signals
 from sayso.gates.ambiguous import NotExecuted
 from sayso.integrations.mcp_gateway import connection
@@ -34,6 +33,7 @@ from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import is_due
 from sayso.model.request import State, not_run
+from sayso.operations import offload
 from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")

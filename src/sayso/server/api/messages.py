@@ -1,6 +1,6 @@
 """The messages of the reviewers' part of the API: queries, request bodies and answers.
 
-Answers have the same JSON as `--json` (`sayso.view.document`): arguments and answers are masked, and no message has a
+Answers have the same JSON as `--json` (`sayso.view.as_json`): arguments and answers are masked, and no message has a
 field for a token's secret. The programs' messages are in `sayso.stores.http_messages`, because clients need them too.
 Pydantic, already a dependency of the core, validates and serializes them and generates the OpenAPI schemas.
 """
@@ -20,7 +20,7 @@ from sayso.model.run import RunRecord, RunState
 from sayso.reviews import Review
 from sayso.server.auth import tokens
 from sayso.server.auth.tokens import TokenKind
-from sayso.view.document import grant_document, request_document
+from sayso.view.as_json import grant_document, request_document
 
 
 class Query(BaseModel):

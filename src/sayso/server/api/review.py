@@ -26,7 +26,7 @@ from sayso.server.api.problems import Problem, refusing_input
 from sayso.server.auth.tokens import TokenKind, Tokens, doubt_about, with_roles
 from sayso.server.context import settings_of
 from sayso.stores.filter import RunFilter
-from sayso.view.document import budget_document
+from sayso.view.as_json import budget_document
 
 __all__ = ["router"]
 

@@ -39,7 +39,7 @@ from sayso.stores.base import Filter, Page, Store
 from sayso.stores.codec import asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.stores.records import Record
-from sayso.view.card import headline, subject_rows
+from sayso.view.full_text import headline, subject_rows
 from sayso.view.summary import higher_risk
 
 _log = logging.getLogger("sayso.server")

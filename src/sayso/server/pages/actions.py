@@ -37,7 +37,7 @@ from sayso.server.pages.edits import Edit, NotDoneError, answer_of, edit_of, per
 from sayso.server.pages.listing import alike_to, decided_with, queue_of
 from sayso.server.pages.rendering import error_text, known, list_row, parts_of, render, risk_unconfirmed
 from sayso.stores.base import Store
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import is_high, name_of, token
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
@@ -269,9 +269,11 @@ def _done(context: RequestContext, decided: Sequence[Request], now: datetime) ->
     """Return what was decided before the page of several requests was opened: each, and how many by whom."""
     results = [_result(context, one.id, one) for one in decided]
     for result, one in zip(results, decided, strict=True):
-        result["status"] = (card.status_line if result["undo"] is None else card.decided)(one, now)
+        result["status"] = (full_text.status_line if result["undo"] is None else full_text.decided)(one, now)
     who = Counter(
-        known(str(one.state)) if one.decision is None else card.verdict(one, one.decision, name_of(one.decision.by))
+        known(str(one.state))
+        if one.decision is None
+        else full_text.verdict(one, one.decision, name_of(one.decision.by))
         for one in decided
     )
     names = {one.call.tool for one in decided if one.kind == "call"}
@@ -381,10 +383,10 @@ def _result(context: RequestContext, request_id: str, found: Request | BaseExcep
         return {"id": request_id, "text": error_text(found), "is_done": False, "is_pending": False, "undo": None}
     if isinstance(found, BaseException):
         raise found
-    text = card.headline(found)
+    text = full_text.headline(found)
     is_pending = found.state is State.PENDING and bool(found.votes)
     if is_pending:
-        text += f": {card.status_line(found, clock.now())}"
+        text += f": {full_text.status_line(found, clock.now())}"
     return {
         "id": found.id, "text": text, "is_done": True, "is_pending": is_pending, "undo": page.undo_of(context, found),
         "fingerprint": found.current_fingerprint,
@@ -401,10 +403,10 @@ def _item(
         left_out = say("It is a question and needs an answer.")
     row = list_row(request, now, program_gone=context.review.program_is_gone(request))
     others = context.review.same_effect(request)
-    rows = card.ask_rows(request, now, width=96, full=True, same_effect=others) if is_whole else ()
+    rows = full_text.ask_rows(request, now, width=96, full=True, same_effect=others) if is_whole else ()
     return {
         "row": row, "call": "\n".join(rows), "why_not": left_out, "comments": comments,
-        "warnings": card.effect_cautions(others, now),
+        "warnings": full_text.effect_cautions(others, now),
         "stands_out": outlier_notes(context.settings.store, request) if is_whole else (),  # a table has its own
         # This reviewer has approved it already, and others still have to.
         "is_approved": any(context.reviewer.identity.is_same(vote.by) for vote in request.votes),

@@ -33,8 +33,8 @@ from sayso.model.text import escape, say
 from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
 from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
-from sayso.view import card
-from sayso.view.differences import Own, own_words
+from sayso.view import full_text
+from sayso.view.similar import Own, own_words
 from sayso.view.summary import name_of, short, time_left
 
 FEWEST = 3
@@ -250,9 +250,9 @@ def _facts(requests: Sequence[Request], now: datetime) -> Iterator[Column]:
     for request, row in zip(requests, rows, strict=True):
         for name, text in [*facts(request, now), (say("run"), run_name(request.run_id))]:
             row["fact", name] = f"{row['fact', name]}, {text}" if ("fact", name) in row else text
-        for name in card.TEXTS:
+        for name in full_text.TEXTS:
             if (text := getattr(request, name)) is not None:
-                row["author" if card.is_authors(request, name) else "program", say(name)] = text
+                row["author" if full_text.is_authors(request, name) else "program", say(name)] = text
         if request.returned is not None and request.state is State.PENDING:
             row["program", say("waits again")] = request.returned
         for name, item in (request.context or {}).items():
@@ -473,7 +473,7 @@ def table_of(
     lines: list[dict[str, Any]] = []
     for at, request in enumerate(requests):
         cells, written = [column.cells[at] for column in columns], (comments or {}).get(request.id, ())
-        cautions = [*card.cautions(request), *(warnings or {}).get(request.id, ())]
+        cautions = [*full_text.cautions(request), *(warnings or {}).get(request.id, ())]
         is_odd = bool(cautions or written) or any(of_one[at] for of_one in notes)
         unlike = {place for place, cell in enumerate(cells) if cell.is_unlike}
         lines.append({
@@ -522,7 +522,7 @@ def repeat_notes(store: Store, request: Request, now: datetime) -> list[str]:
     same = Filter(kind="call", run_id=request.run_id, name=request.call.tool)
     for one in store.list(same, limit=_MOST_SIMILAR, newest=True).requests:
         if one.fingerprint == request.fingerprint and one.execution is not None:
-            known = {"id": short(one.id), "state": card.status_line(one, now)}
+            known = {"id": short(one.id), "state": full_text.status_line(one, now)}
             if one.edited is None:
                 return [say("this run has asked for the same call before: %(id)s %(state)s", **known)]
             return [say("this run has asked for the same call before, and it was changed: %(id)s %(state)s", **known)]
@@ -544,7 +544,7 @@ def folded_row(
     (risk, level), lacks = risk_of(first), missing_roles(first, reader)
     effects = Counter(request.effect for request in requests if request.effect is not None)
     # Whether something may deceive the eye, or two of them would do the same.
-    warned = [bool(card.cautions(one)) or effects.get(one.effect or "", 0) > 1 for one in requests]
+    warned = [bool(full_text.cautions(one)) or effects.get(one.effect or "", 0) > 1 for one in requests]
     columns = _arguments(requests)
     notes = [_notes(column) for column in columns if not column.is_common]
     return {

@@ -24,7 +24,7 @@ from sayso.model.schema_validation import Node
 from sayso.model.text import escape, later, say, unisolated
 from sayso.server.language import translated
 from sayso.server.pages.arguments import in_words, is_plain
-from sayso.view.card import description_of, is_obvious, kind_of, kinds_of
+from sayso.view.full_text import description_of, is_obvious, kind_of, kinds_of
 from sayso.view.summary import Layout
 
 Kind = Literal[

@@ -32,7 +32,7 @@ from sayso.server.language import translated
 from sayso.server.pages.edits import NotDoneError, clear_number, edit_of
 from sayso.server.pages.rendering import list_rows, parts_of, render
 from sayso.stores.filter import Filter
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import time_left
 
 _BOUND = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
@@ -193,7 +193,8 @@ def _earlier_calls(request: Request, call: Call, calls: Sequence[Request], terms
     return {
         "fitting": len(fitting), "whole": len(calls), "refused": sum(map(_is_refused, fitting)),
         "newest": [
-            (one.id, parts_of(one)[1], card.status_line(one, now), _is_refused(one)) for one in fitting[:_MOST_SHOWN]
+            (one.id, parts_of(one)[1], full_text.status_line(one, now), _is_refused(one))
+            for one in fitting[:_MOST_SHOWN]
         ],
         "terms": _lines(looked_at) + ([] if looked_at.run is None else [say("only in this run")]),
     }  # fmt: skip

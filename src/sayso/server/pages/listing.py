@@ -34,7 +34,7 @@ from sayso.server.pages.rendering import list_rows, render
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
 from sayso.stores.review import requests_with
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import RISKS, channel_name
 
 PAGE, LOOK = 50, 2_000
@@ -530,7 +530,7 @@ def _row(request: Request) -> list[Any]:
     """Return a request as a row of JSON values, in the order of `COLUMNS`."""
     decision, is_call = request.decision, request.kind == "call"
     with speaking(ENGLISH):  # programs read the file
-        headline = card.headline(request, _CALL_ROOM)
+        headline = full_text.headline(request, _CALL_ROOM)
     asked = [
         request.id, request.kind, request.run_id, request.call.tool if is_call else None,
         headline,

@@ -43,9 +43,9 @@ from sayso.reviews import Review
 from sayso.server.context import RequestContext, accepts_gzip, path_to
 from sayso.server.language import script_words, translated
 from sayso.server.pages.arguments import amount_text, in_sight, in_words
-from sayso.view import card
-from sayso.view.card import status_line
-from sayso.view.differences import arguments_apart, words_apart
+from sayso.view import full_text
+from sayso.view.full_text import status_line
+from sayso.view.similar import arguments_apart, words_apart
 from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
 
 _FOLDER = Path(__file__).parent.parent / "static"
@@ -221,8 +221,8 @@ def list_row(
     (name, arguments), (risk, level) = parts_of(request), risk_of(request)
     return {
         "id": request.id, "short": short(request.id), "state": str(request.state), "stands": status_line(request, now),
-        "headline": card.headline(request, _HEADLINE), "name": name, "arguments": arguments,
-        "says": card.program_words(request, _WORDS_ROOM),
+        "headline": full_text.headline(request, _HEADLINE), "name": name, "arguments": arguments,
+        "says": full_text.program_words(request, _WORDS_ROOM),
         "amount": amount_text(request), "risk": risk, "level": level, "requester": name_of(request.requester, 30),
         "votes": say("%(given)s of %(count)s approvals", given=count - request.missing_votes, count=count)
         if is_pending and count > 1 else "",
@@ -232,7 +232,7 @@ def list_row(
         "away": absence(request.claimed_by, away),
         "expires": clock.written(request.expires_at) if is_pending else "",
         "left": time_left(request.expires_at, now) if is_pending else "", "is_call": request.kind == "call",
-        "fingerprint": request.current_fingerprint, "warns": bool(card.cautions(request)),
+        "fingerprint": request.current_fingerprint, "warns": bool(full_text.cautions(request)),
         "program_gone": program_gone, "is_to_me": is_to_me, "lacks": missing_roles(request, reader),
     }  # fmt: skip
 
@@ -247,8 +247,8 @@ def missing_roles(request: Request, reader: Reviewer | None) -> str:
 def parts_of(request: Request) -> tuple[str, str]:
     """Split the headline of a request into the name of its call, or the question, and the arguments of the call."""
     if request.kind != "call":
-        return card.question_line(request, _HEADLINE), ""
-    headline = card.headline(request, _HEADLINE)
+        return full_text.question_line(request, _HEADLINE), ""
+    headline = full_text.headline(request, _HEADLINE)
     whole = request.effective.name
     drawn = (escape(whole), word(whole, _HEADLINE // 2))  # a long name is shortened, with brackets
     name = next((one for one in drawn if headline.startswith(f"{one}(")), headline.partition("(")[0])
@@ -292,7 +292,7 @@ def list_rows(
     words, arguments = words_apart(requests, _WORDS_ROOM), arguments_apart(requests, _HEADLINE - 30)
     for row, request, theirs, ours in zip(rows, requests, words, arguments, strict=True):
         if request.kind == "call":
-            is_cut = _CUT in row["headline"] and row["headline"] != card.headline(request, 2 * _HEADLINE)
+            is_cut = _CUT in row["headline"] and row["headline"] != full_text.headline(request, 2 * _HEADLINE)
             row |= {"says": theirs or row["says"], "arguments": ours if is_cut else row["arguments"]}
     return rows
 
@@ -303,7 +303,7 @@ def facts(request: Request, now: datetime, away: Sequence[Delegation] = ()) -> l
     found += [(say("on behalf of"), name_of(person)) for person in request.acts_for]
     if request.kind == "call":
         found.append((say("function"), escape(request.call.tool)))
-    return [*found, *card.needs(request, now, _HEADLINE, absence(request.claimed_by, away))]
+    return [*found, *full_text.needs(request, now, _HEADLINE, absence(request.claimed_by, away))]
 
 
 _WORDS: dict[type[errors.SaysoError], str] = {

@@ -42,9 +42,9 @@ from sayso.server.pages.listing import PAGE, queue_of
 from sayso.server.pages.rendering import error_text, facts, list_row, missing_roles, parts_of, render, risk_of
 from sayso.server.pages.runs import last_undone, story_of, timeline
 from sayso.stores.base import Filter
-from sayso.view import card
-from sayso.view.card import outcome_rows
-from sayso.view.differences import arguments_apart, words_apart
+from sayso.view import full_text
+from sayso.view.full_text import outcome_rows
+from sayso.view.similar import arguments_apart, words_apart
 from sayso.view.summary import is_high, name_of, token
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
@@ -124,7 +124,7 @@ def request_page(
         else say("The arguments were removed on %(day)s.", day=f"{request.purged_at:%Y-%m-%d}"),
         same_effect=bool(same_effect),
         cautions=[
-            *card.cautions(request), *zones, *card.effect_cautions(same_effect, now),
+            *full_text.cautions(request), *zones, *full_text.effect_cautions(same_effect, now),
             *repeat_notes(context.settings.store, request, now), *outlier_notes(context.settings.store, request),
         ],
         is_programs=[one.channel for one in entries if one.event == "returned"][-1:] == ["program"],
@@ -208,9 +208,9 @@ def _earlier(context: RequestContext, request: Request, now: datetime) -> dict[s
     found = store.list(replace(decided, name=request.call.tool), limit=_MOST_EARLIER + len(seen), newest=True).requests
     others = [one for one in found if one.id not in seen][:_MOST_EARLIER]
     return {
-        "customer": [(one.id, " ".join(parts_of(one)), card.status_line(one, now)) for one in same],
+        "customer": [(one.id, " ".join(parts_of(one)), full_text.status_line(one, now)) for one in same],
         "names": say(" or ").join(sorted({escape(name) for name, _ in mine})),  # of the arguments that they share
-        "function": [(one.id, parts_of(one)[1], card.status_line(one, now)) for one in others],
+        "function": [(one.id, parts_of(one)[1], full_text.status_line(one, now)) for one in others],
     }
 
 
@@ -315,8 +315,8 @@ def _status_for(context: RequestContext, request: Request) -> str:
             "your approval is recorded; %(num)s more reviewers must approve", request.missing_votes,
         )  # fmt: skip
     if request.state is not State.APPROVED:
-        return card.status_line(request, clock.now())
-    status = (card.status_line if undo_of(context, request) is None else card.decided)(request, clock.now())
+        return full_text.status_line(request, clock.now())
+    status = (full_text.status_line if undo_of(context, request) is None else full_text.decided)(request, clock.now())
     grants = [one for one in context.review.grants() if one.request_id == request.id]
     if not grants:
         return status
@@ -372,14 +372,14 @@ def _title(request: Request) -> str:
 
 def _unverified(request: Request) -> list[str]:
     """Return the program's texts to show separately, without a summary that is shown in full under the name."""
-    is_whole = card.program_words(request, 160) == card.program_words(request, 9999)
+    is_whole = full_text.program_words(request, 160) == full_text.program_words(request, 9999)
     is_shown = is_whole and request.requester.issuer != TOKENS
-    return [name for name in card.unverified(request) if not (name == "summary" and is_shown)]
+    return [name for name in full_text.unverified(request) if not (name == "summary" and is_shown)]
 
 
 def _program_texts(request: Request) -> dict[str, str]:
     """Return the program's texts, escaped; its context is drawn as values."""
-    found = {name: getattr(request, name) for name in card.TEXTS}
+    found = {name: getattr(request, name) for name in full_text.TEXTS}
     words = {name: escape(text, block=True) for name, text in found.items() if text is not None}
     facts = dict(request.context or {})
     model = facts.get(MODEL_WORDS)

@@ -35,8 +35,8 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import known, list_rows, render
 from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
-from sayso.view import card
-from sayso.view.document import event_rows, moment
+from sayso.view import full_text
+from sayso.view.as_json import event_rows, moment
 from sayso.view.summary import channel_name, token
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
@@ -322,7 +322,7 @@ def _sentence(entry: Entry, detail: Mapping[str, Any]) -> str | None:
 def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:
     missing, attempt = detail.get("missing"), detail.get("attempt")
     if entry.event == "voted" and isinstance(missing, int):
-        yield card.missing_approvals(missing)
+        yield full_text.missing_approvals(missing)
     if isinstance(detail.get("on_behalf_of"), str):
         yield say("on behalf of %(who)s", who=", ".join(map(_name, detail["on_behalf_of"].split(", "))))
     if detail.get("again") is True:

@@ -33,7 +33,7 @@ from sayso.server.pages.rendering import render
 from sayso.server.web_push import LASTS, DeviceRefusedError, Push, may_approve_there
 from sayso.stores.base import Filter, Store
 from sayso.stores.sqlite_file import newest_schema
-from sayso.view.card import kinds_of
+from sayso.view.full_text import kinds_of
 from sayso.view.summary import absence, name_of
 
 _MOST, _ERROR_ROOM = 1_000, 400

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sayso.model.journal import Entry
-from sayso.view.document import event_rows
+from sayso.view.as_json import event_rows
 
 
 def row(event: str, detail: str = "{}") -> Entry:

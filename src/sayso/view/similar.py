@@ -12,7 +12,7 @@ from sayso.model.canonical.json_tree import Json, fields_of
 from sayso.model.rendering import as_amount, brief, is_light, quoted, value
 from sayso.model.request import Request
 from sayso.model.text import escape
-from sayso.view.card import program_text
+from sayso.view.full_text import program_text
 from sayso.view.summary import empty_lines, gathered, is_empty
 
 _BEFORE = 4  # characters of context before a difference; more where there is room

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import sayso
 from sayso.model.request import Request
 from sayso.stores.memory import MemoryStore
-from sayso.view.differences import arguments_apart, words_apart
+from sayso.view.similar import arguments_apart, words_apart
 from tests.support.surfing import held
 
 

@@ -16,7 +16,7 @@ from sayso.model.rendering import brief
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Identity
 from sayso.model.text import escape, later, say
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import channel_name, columns, padded, token
 
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
@@ -80,8 +80,8 @@ def request_document(request: Request, *, program_gone: bool | None = None) -> d
         "fingerprint": request.current_fingerprint,
         **_subject(request),
         **{name: getattr(request, name) for name in _PLAIN},
-        "unverified": card.unverified(request),
-        "warnings": card.cautions(request),
+        "unverified": full_text.unverified(request),
+        "warnings": full_text.cautions(request),
         "requester": _who(request.requester),
         "on_behalf_of": _who(request.on_behalf_of),
         "quorum": {

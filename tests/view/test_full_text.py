@@ -23,8 +23,8 @@ from sayso.model.request import Execution, Request, State, changed
 from sayso.model.reviewer import Identity
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
-from sayso.view import card, summary
-from sayso.view.card import choices_of, decided, kinds_of, status_line
+from sayso.view import full_text, summary
+from sayso.view.full_text import choices_of, decided, kinds_of, status_line
 from tests.conftest import Clock
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -44,7 +44,7 @@ def ask(*args: Any, function: Any = None, run: str = "order-4721", **options: An
 
 
 def rows(request: Request, width: int = 100, **kept: bool) -> list[str]:
-    return card.ask_rows(request, NOW, width=width, **kept)
+    return full_text.ask_rows(request, NOW, width=width, **kept)
 
 
 # -- the program's words ---------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def hostile(seed: int) -> str:
 
 @pytest.mark.parametrize("width", [46, 60, 100])
 def test_no_words_of_the_program_change_how_the_call_is_shown(width: int) -> None:
-    plain = card.subject_rows(ask("A-4721"), width=width)
+    plain = full_text.subject_rows(ask("A-4721"), width=width)
     for seed in range(200):
         text = hostile(seed)
         request = ask("A-4721", prompt=text, description=text, risk=text[:60] or None, run="r" + str(seed))
@@ -91,7 +91,7 @@ def test_no_argument_can_pass_for_another() -> None:
         sayso.gate(wait="raise")(post)(**dict.fromkeys(names, "v"), amount="320")
     request = config.default_store().get(caught.value.confirmation_id)
     for width in (46, 60, 100):
-        drawn = card.subject_rows(request, width=width, full=True)
+        drawn = full_text.subject_rows(request, width=width, full=True)
         starts = [row.split()[0] for row in drawn if not row.strip().startswith(("'", "|", ":", "(", "{", "}"))]
         assert starts.count("amount") == 0, drawn  # the only real one stands inside the braces of **more
 
@@ -100,7 +100,7 @@ def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
     def post(amount: int) -> None: ...
 
     request = ask(320, function=post, redactor=lambda _: {"amount  80": "", "x\n    amount  70": ""})
-    drawn = card.subject_rows(request, width=100)
+    drawn = full_text.subject_rows(request, width=100)
     assert not [row for row in drawn if row.split()[0] == "amount"]
     assert '    "amount  80"' in drawn
 
@@ -120,12 +120,12 @@ def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
 def test_a_marker_is_seen_or_the_view_is_not_whole(size: int, place: float) -> None:
     cut = int(size * place)
     request = ask("x" * cut + "MARKER" + "y" * (size - cut))
-    brief = "".join(row.strip().lstrip("|: ") for row in card.subject_rows(request, width=100))
-    assert "MARKER" in brief or not card.is_whole(request)
-    whole = "".join(row.strip().lstrip("|: ") for row in card.subject_rows(request, width=100, full=True))
+    brief = "".join(row.strip().lstrip("|: ") for row in full_text.subject_rows(request, width=100))
+    assert "MARKER" in brief or not full_text.is_whole(request)
+    whole = "".join(row.strip().lstrip("|: ") for row in full_text.subject_rows(request, width=100, full=True))
     assert "MARKER" in whole
-    assert card.is_whole(request) == (f"({size + 6:,} characters)" in "".join(card.subject_rows(request, width=100)) and
-                                      "not shown" not in brief)  # fmt: skip
+    rows = "".join(full_text.subject_rows(request, width=100))
+    assert full_text.is_whole(request) == (f"({size + 6:,} characters)" in rows and "not shown" not in brief)
 
 
 @pytest.mark.parametrize("width", [46, 60, 80, 100])
@@ -136,7 +136,7 @@ def test_no_row_is_wider_than_asked_for(width: int) -> None:
     assert max(map(summary.columns, rows(request, width))) <= width
 
 
-@pytest.mark.parametrize(("size", "width"), [(41, card.NARROW), (44, 64), (48, 68)])
+@pytest.mark.parametrize(("size", "width"), [(41, full_text.NARROW), (44, 64), (48, 68)])
 def test_a_run_s_id_stands_whole_where_there_is_room(size: int, width: int) -> None:
     run = ("plan:" + "5" * 60)[:size]
     drawn = rows(ask("x", run=run), width)
@@ -164,7 +164,7 @@ def test_no_warning_is_wider_than_asked_for_and_none_is_cut(width: int) -> None:
     assert max(map(summary.columns, drawn)) <= width
     warned = [row for row in drawn if row.startswith(("  warning: ", "         : "))]
     said = "".join(row[11:].removesuffix("<U+0020>").replace(" ", "") for row in warned)
-    assert said == "".join(card.cautions(request)).replace(" ", "")
+    assert said == "".join(full_text.cautions(request)).replace(" ", "")
 
 
 def test_letters_that_run_the_other_way_are_warned_of() -> None:
@@ -174,17 +174,17 @@ def test_letters_that_run_the_other_way_are_warned_of() -> None:
         ("a/\u0627/b", "U+0627"),
         ("a\u0663", "U+0663"),
     ]:
-        (said,) = [one for one in card.cautions(ask(text)) if "right-to-left" in one]
+        (said,) = [one for one in full_text.cautions(ask(text)) if "right-to-left" in one]
         assert said.startswith(f"argument note: mixes right-to-left letters ({letter})")
     for text in ("\u05d0\u05d1 12,50", "plain", "\u00fcbung", "\u4e2d\u6587 abc", "\u0430\u0431"):
-        assert not [one for one in card.cautions(ask(text)) if "right-to-left" in one]
+        assert not [one for one in full_text.cautions(ask(text)) if "right-to-left" in one]
 
 
 def test_what_is_whole_in_the_narrowest_view_is_whole_in_every_wider_one() -> None:
     for lines in range(90, 130, 3):
         request = ask("some words to be broken somewhere, " * 2 * lines)
-        if card.is_whole(request):
-            assert all(card.is_whole(request, width) for width in range(card.NARROW, 121, 10))
+        if full_text.is_whole(request):
+            assert all(full_text.is_whole(request, width) for width in range(full_text.NARROW, 121, 10))
 
 
 # -- labels ----------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_mask_in_what_a_program_says_or_gave_is_no_text_of_three_stars() -> No
     ]
     result = canonical.encode({"result": {"token": "***", "total": 5}}).text
     ended = replace(request, execution=Execution("w", 1, 1, NOW, result=result))
-    assert list(card.outcome_rows(ended)) == ['  returned {"token": ***, "total": 5}']
+    assert list(full_text.outcome_rows(ended)) == ['  returned {"token": ***, "total": 5}']
 
 
 class User(pydantic.BaseModel):
@@ -323,7 +323,7 @@ def test_choices_are_those_of_the_type() -> None:
 
 def test_how_often_one_approval_may_start_the_call_is_shown_where_it_is_not_once() -> None:
     drawn = {
-        name: "\n".join(card.ask_rows(request, request.created_at, width=100))
+        name: "\n".join(full_text.ask_rows(request, request.created_at, width=100))
         for name, request in {
             "once": sample_call(), "retries": sample_call(retries=2), "idempotent": sample_call(idempotent=True),
         }.items()

@@ -16,7 +16,7 @@ from sayso.model.ids import is_random
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view import card
+from sayso.view import full_text
 from sayso.view.summary import short, time_left, token
 
 INDENT = "       "
@@ -50,12 +50,12 @@ def announce(store: Store, request: Request) -> None:
     """Print on stderr what waits and where to decide it, if nobody can be asked here. Never raises."""
     now = clock.now()
     asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
-    call, name = card.headline(request), short(request.id)
+    call, name = full_text.headline(request), short(request.id)
     print_rows(
         f"sayso  waiting for a person  {call}   {name}   {waits}"
         if asked == _NOW
         else f"sayso  waiting again for a person  {call}   {name}   asked {asked}, {waits}",
-        *(f"{INDENT}warning: {warning}" for warning in card.cautions(request)),
+        *(f"{INDENT}warning: {warning}" for warning in full_text.cautions(request)),
         *_where_to_read(store, request),
         INDENT + _where(store, request),
     )
@@ -130,15 +130,15 @@ def _where(store: Store, request: Request) -> str:
     if not can_decide(store):
         return f"decide at {escape(store.url)}/r/{request.id}"
     verb, value = ("approve", "") if request.kind == "call" else ("answer", " VALUE")
-    value = value if card.is_whole(request) or request.kind == "question" else " --seen FINGERPRINT"
+    value = value if full_text.is_whole(request) or request.kind == "question" else " --seen FINGERPRINT"
     return f"decide with: {_command_anywhere(store)} {verb} {short(request.id)}{value}"
 
 
 def _where_to_read(store: Store, request: Request) -> list[str]:
     """Return a row that says how to see all of a request, if its one line is incomplete."""
-    if not can_decide(store) or _is_in_memory(store) or card.headline(request) == card.headline(request, 200):
+    if not can_decide(store) or _is_in_memory(store) or full_text.headline(request) == full_text.headline(request, 200):
         return []
-    full = "" if card.is_whole(request) else " --full"
+    full = "" if full_text.is_whole(request) else " --full"
     return [f"{INDENT}see all of it: {_command_anywhere(store)} show{full} {short(request.id)}"]
 
 

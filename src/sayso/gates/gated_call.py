@@ -1,7 +1,7 @@
 """One call through its gate, from the rule to the recorded outcome: the loop in which every held call runs.
 
 The loop finds or records the request of the call (`sayso.gates.find_or_ask`), waits as its `Caller` says, and runs it
-(`sayso.gates.execution`). Everything here is a generator of operations (`sayso.drivers`), so that sync and async
+(`sayso.gates.execution`). Everything here is a generator of operations (`sayso.operations`), so that sync and async
 functions share it. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from sayso import config, errors
-from sayso.drivers import Attempt, Operations, StoreCall, UserCall
 from sayso.gates.ambiguous import Handled, is_own_word
 from sayso.gates.execution import execute, look_into, replay, send_back
 from sayso.gates.find_or_ask import as_recorded, asked_before, find_or_ask, is_taken_back, wanted_of
@@ -19,6 +18,7 @@ from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing
 from sayso.gates.signals import Caller, started_before
 from sayso.model.request import Request, State
+from sayso.operations import Attempt, Operations, StoreCall, UserCall
 from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore

@@ -24,11 +24,11 @@ import sayso
 from sayso import errors
 from sayso.model.request import State
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
-from sayso.stores import processes
+from sayso.stores import workers
 from sayso.stores.base import Store
 from sayso.stores.memory import MemoryStore
-from sayso.stores.processes import Lease, _program, _started, _Worker, is_free, may_take
 from sayso.stores.sqlite import SqliteStore
+from sayso.stores.workers import Lease, _program, _started, _Worker, is_free, may_take
 from sayso.testing import sample_call
 from tests.support.acting import program, running
 
@@ -62,12 +62,12 @@ def test_two_leases_of_one_process_are_two() -> None:
 
 
 def test_a_lease_of_another_process_is_free_when_that_has_surely_ended() -> None:
-    with patch.object(processes, "current", return_value="host/boot/space/1/1"):
+    with patch.object(workers, "current", return_value="host/boot/space/1/1"):
         lease = Lease()
     lease.release()  # there is nothing in this process's memory to go by
     assert lease.holder.startswith("host/boot/space/1/1#")
     assert not is_free(lease.holder)
-    with patch.object(processes, "is_gone", side_effect=lambda name: name == "host/boot/space/1/1"):
+    with patch.object(workers, "is_gone", side_effect=lambda name: name == "host/boot/space/1/1"):
         assert is_free(lease.holder)
 
 
@@ -77,7 +77,7 @@ def test_a_holder_that_nobody_writes_is_not_free() -> None:
 
 
 def test_a_holder_that_can_be_observed_keeps_its_run_however_long_it_says_nothing() -> None:
-    mine = _Worker(*processes.current().split("/"))
+    mine = _Worker(*workers.current().split("/"))
     parent = mine._replace(pid=str(os.getppid()), started=_started(os.getppid()), program=_program(os.getppid()))
     began = datetime(2026, 1, 1, tzinfo=UTC)
     asked_at = {name: began + timedelta(seconds=seconds) for name, seconds in (("early", 44), ("late", 45))}
@@ -118,7 +118,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
 
     @sayso.gate(wait="raise")
     def pay(amount: int) -> str:
-        held.append([one.id for one in processes._keepers[file_store].held.values()])
+        held.append([one.id for one in workers._keepers[file_store].held.values()])
         return f"paid {amount}"
 
     with pytest.raises(sayso.ConfirmationRequired) as asked:
@@ -126,7 +126,7 @@ def test_a_start_is_held_until_its_end_is_recorded(file_store: Store) -> None:
     sayso.Review(reviewer="ada").approve(asked.value.confirmation_id)
     pay(1)
     assert held == [[asked.value.confirmation_id]]
-    assert processes._keepers[file_store].held == {}
+    assert workers._keepers[file_store].held == {}
 
 
 def test_a_short_call_writes_nothing_for_its_lease(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,8 +156,8 @@ def test_a_renewal_that_fails_is_tried_again_and_told_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore()
-    keeper = processes._Keeper(store)
-    held = processes._Held("rq_1", 0.0)
+    keeper = workers._Keeper(store)
+    held = workers._Held("rq_1", 0.0)
     keeper.held["token"] = held
 
     def away(*_: object) -> list[str]:
@@ -184,9 +184,9 @@ def test_a_failing_log_handler_does_not_end_the_renewals(monkeypatch: pytest.Mon
         raise OSError("the log server is away")
 
     store = MemoryStore()
-    keeper = processes._Keeper(store)
-    keeper.held |= {"token": processes._Held("rq_1", 0.0), "other": processes._Held("rq_2", 0.0)}
-    monkeypatch.setattr(processes._log, "handle", fails)
+    keeper = workers._Keeper(store)
+    keeper.held |= {"token": workers._Held("rq_1", 0.0), "other": workers._Held("rq_2", 0.0)}
+    monkeypatch.setattr(workers._log, "handle", fails)
     monkeypatch.setattr(store, "renew", fails, raising=False)
     keeper._renew(dict(keeper.held), 100.0)
     assert [held.due for held in keeper.held.values()] == [100.0 + keeper._half / 8] * 2
@@ -197,21 +197,21 @@ def test_a_failing_log_handler_does_not_end_the_renewals(monkeypatch: pytest.Mon
 
 def test_a_lease_is_as_long_as_its_worker_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAYSO_LEASE", "2m")
-    processes._named.cache_clear()
+    workers._named.cache_clear()
     try:
-        assert str(processes.lease_of(processes.current())) == "0:02:00"
-        assert processes.lease_of(f"{processes.current()}#token") == processes.lease_of(processes.current())
-        assert processes.lease_of(processes.named(os.getppid())) is None
+        assert str(workers.lease_of(workers.current())) == "0:02:00"
+        assert workers.lease_of(f"{workers.current()}#token") == workers.lease_of(workers.current())
+        assert workers.lease_of(workers.named(os.getppid())) is None
         for name in (None, "", "aap:shop", "host/boot/1/1", "////////x", "////////nan"):
-            assert processes.lease_of(name) is None
+            assert workers.lease_of(name) is None
         for text in ("0", "1ms", "2d", "soon"):
             monkeypatch.setenv("SAYSO_LEASE", text)
-            processes._named.cache_clear()
+            workers._named.cache_clear()
             with pytest.raises(errors.ConfigError, match="SAYSO_LEASE"):
-                processes.current()
+                workers.current()
     finally:
         monkeypatch.undo()
-        processes._named.cache_clear()
+        workers._named.cache_clear()
 
 
 # -- whether a worker still lives: the one question on which `unknown` depends -----------------------------------------
@@ -230,14 +230,14 @@ def start() -> tuple[subprocess.Popen[str], str]:
 
 
 def test_this_process_is_not_gone() -> None:
-    assert not processes.is_gone(processes.current())
+    assert not workers.is_gone(workers.current())
 
 
 def test_another_process_is_gone_only_after_its_end() -> None:
     child, name = start()
-    assert not processes.is_gone(name)
+    assert not workers.is_gone(name)
     child.communicate()
-    assert processes.is_gone(name)
+    assert workers.is_gone(name)
 
 
 def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
@@ -245,16 +245,16 @@ def test_killed_process_is_gone_before_anybody_reaps_it() -> None:
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
     try:
-        assert processes.is_gone(name)
+        assert workers.is_gone(name)
     finally:
         child.communicate()
 
 
 def test_process_number_given_out_again_is_not_taken_for_the_dead_worker() -> None:
-    me = _Worker(*processes.current().split("/"))
-    assert processes.is_gone("/".join(me._replace(started="1")))
-    assert processes.is_gone("/".join(me._replace(program="another")))
-    assert not processes.is_gone("/".join(me._replace(started="1", time_namespace="1")))
+    me = _Worker(*workers.current().split("/"))
+    assert workers.is_gone("/".join(me._replace(started="1")))
+    assert workers.is_gone("/".join(me._replace(program="another")))
+    assert not workers.is_gone("/".join(me._replace(started="1", time_namespace="1")))
 
 
 # A process that tells its name, runs itself anew, and says of others whether they are gone.
@@ -310,21 +310,21 @@ def needs_unshare(*options: str) -> Sequence[str]:
 def test_program_that_was_replaced_in_its_process_is_gone() -> None:
     with other() as child:
         before = child.name
-        assert not processes.is_gone(before)
+        assert not workers.is_gone(before)
         after = child.asked("again")
         assert after.split("/")[:6] == before.split("/")[:6]
-        assert processes.is_gone(before)
+        assert workers.is_gone(before)
         assert child.asked(before) == "True"
-        assert not processes.is_gone(after)
+        assert not workers.is_gone(after)
         assert child.asked(after) == "False"
 
 
 def test_process_of_another_time_namespace_lives_until_it_ends() -> None:
     with other(*needs_unshare("--fork", "--time", "--boottime", "100000")) as child:
-        assert not processes.is_gone(child.name)
-        assert child.asked(processes.current()) == "False"
+        assert not workers.is_gone(child.name)
+        assert child.asked(workers.current()) == "False"
         ended = child.name
-    assert processes.is_gone(ended)
+    assert workers.is_gone(ended)
 
 
 def test_process_of_a_namespace_that_has_no_proc_of_its_own_lives() -> None:
@@ -342,7 +342,7 @@ sys.stdin.read()
         assert child.name == "False"
 
 
-MACHINE = f"host/boot-2/{processes._OUTERMOST}/{processes._OUTERMOST}/4711/99/program/machine-1/30"
+MACHINE = f"host/boot-2/{workers._OUTERMOST}/{workers._OUTERMOST}/4711/99/program/machine-1/30"
 
 
 @pytest.mark.parametrize(
@@ -360,15 +360,15 @@ MACHINE = f"host/boot-2/{processes._OUTERMOST}/{processes._OUTERMOST}/4711/99/pr
 def test_worker_of_an_earlier_boot_is_gone_where_it_is_surely_the_same_machine(
     monkeypatch: pytest.MonkeyPatch, mine: str, theirs: str, gone: bool
 ) -> None:
-    monkeypatch.setattr(processes, "current", lambda: mine)
-    assert processes.is_gone(theirs) is gone
+    monkeypatch.setattr(workers, "current", lambda: mine)
+    assert workers.is_gone(theirs) is gone
 
 
 def test_container_of_the_same_name_on_another_kernel_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images often share a machine id, compose files a host name, and namespaces a number."""
-    container = MACHINE.replace(processes._OUTERMOST, "4026532741")
-    monkeypatch.setattr(processes, "current", lambda: container)
-    assert not processes.is_gone(container.replace("boot-2", "boot-1"))
+    container = MACHINE.replace(workers._OUTERMOST, "4026532741")
+    monkeypatch.setattr(workers, "current", lambda: container)
+    assert not workers.is_gone(container.replace("boot-2", "boot-1"))
 
 
 @pytest.mark.parametrize("unknown", ["boot", "pid_namespace"])
@@ -378,13 +378,13 @@ def test_where_the_system_does_not_tell_which_machine_it_is_only_the_lease_decid
     """Two machines, or two containers, can have the same name."""
     if unknown == "pid_namespace" and sys.platform != "linux":
         pytest.skip("only Linux has namespaces")
-    mine = _Worker(*processes.current().split("/"))._replace(**{unknown: ""})
-    monkeypatch.setattr(processes, "current", lambda: "/".join(mine))
+    mine = _Worker(*workers.current().split("/"))._replace(**{unknown: ""})
+    monkeypatch.setattr(workers, "current", lambda: "/".join(mine))
     began = datetime(2026, 1, 1, tzinfo=UTC)
     for other in (mine._replace(pid="999999999"), mine._replace(pid=str(os.getppid()), started="", program="")):
         name = "/".join(other)
-        assert not processes.is_gone(name)
-        assert processes.running_at("rq_1", name) is None
+        assert not workers.is_gone(name)
+        assert workers.running_at("rq_1", name) is None
         assert not may_take(f"{name}#token", began, began + timedelta(seconds=44))
         assert may_take(f"{name}#token", began, began + timedelta(seconds=45))
 
@@ -397,31 +397,31 @@ def test_a_mac_has_its_boot_id_from_the_kernel(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(sysctlbyname=sysctlbyname))
-    assert processes._boot_id() == "5E6FFEBE-0000"
+    assert workers._boot_id() == "5E6FFEBE-0000"
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(sysctlbyname=lambda *_: -1))
-    assert processes._boot_id() == ""
+    assert workers._boot_id() == ""
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
-    assert processes._boot_id() == ""
+    assert workers._boot_id() == ""
 
 
 @pytest.mark.skipif(sys.platform not in {"darwin", "linux"}, reason="other systems do not tell")
 def test_this_machine_tells_its_boot_id() -> None:
-    assert len(processes._boot_id()) == 36
+    assert len(workers._boot_id()) == 36
 
 
 def test_nothing_is_concluded_about_another_host_or_namespace_or_a_malformed_name() -> None:
     me = _Worker(
-        *processes.current().split("/"),
+        *workers.current().split("/"),
     )
     gone = me._replace(pid="999999999")
-    assert processes.is_gone("/".join(gone))
+    assert workers.is_gone("/".join(gone))
     malformed = ["nonsense", "/".join(gone[:-1])]
     malformed += [
         "/".join(gone._replace(pid=pid)) for pid in ("", "0", "-1", "x", "\u00b2", "9" * 10, "9" * 20, "9" * 500)
     ]
     foreign = ("/".join(gone._replace(host="other")), "/".join(gone._replace(pid_namespace="4711")))
     for name in (*malformed, *foreign):
-        assert not processes.is_gone(name), name
+        assert not workers.is_gone(name), name
 
 
 # -- one that became another program, and one of another time namespace ------------------------------------------------
