@@ -190,7 +190,7 @@ class UserCall(NamedTuple):
 
 
 class _Closed(threading.local):
-    """Where calls go on whose coroutines are being closed: each `await` then has its own exception, and no value.
+    """The calls that still run in a thread while their coroutines are being closed, which loses each `await`'s value.
 
     Attributes:
         inside: Set by the `in_thread` that is being closed, for the `UserCall` around it.
@@ -265,7 +265,7 @@ class InTasks:
 
 
 async def in_thread(call: UserCall) -> Attempt:
-    """Run a sync call in a thread. A cancellation of this task has the `InThread` of a call that goes on."""
+    """Run a sync call in a thread. If this task is cancelled, the exception has the `InThread` that still runs."""
     import asyncio
 
     running = InThread(call)

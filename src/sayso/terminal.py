@@ -32,7 +32,7 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import full_text
 from sayso.view.full_text import choices_of, decided, kinds_of, status_line
-from sayso.view.summary import in_short, short, token
+from sayso.view.summary import in_short, quote_if_needed, short
 
 _POLL = 0.1
 _WIDEST = 100
@@ -288,7 +288,7 @@ class Dialog:
         )
         for name in schema.names:
             now = MASK if shown.get(name, MASK) == MASK else _default_text(as_amount(name, shown[name], grouped=False))
-            while typed := self._screen.ask(f"{token(name)} [{now}]: "):
+            while typed := self._screen.ask(f"{quote_if_needed(name)} [{now}]: "):
                 try:
                     given[name] = schema.parse(name, "" if typed in {'""', "''"} else typed)
                     break
@@ -300,7 +300,7 @@ class Dialog:
             self._screen.print_rows("  nothing was changed")
             return None
         self._screen.print_rows(*(f"  {change.line()}" for change in found))
-        question = f"run {token(before.name)} with these arguments? [y/n] "
+        question = f"run {quote_if_needed(before.name)} with these arguments? [y/n] "
         # An empty line must not discard an edit that took effort.
         while (typed := self._screen.ask(question).casefold()) not in {"y", "yes", "n", "no"}:
             self._screen.print_rows("  y runs it so, n drops the changes")

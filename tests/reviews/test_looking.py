@@ -178,4 +178,4 @@ def test_a_filter_at_an_instant_counts_what_is_due_as_expired(
 @pytest.fixture(autouse=True)
 def no_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow machine a call that a test left running would renew its lease, which is a write."""
-    monkeypatch.setattr("sayso.stores.workers.hold", lambda *_: None)
+    monkeypatch.setattr("sayso.stores.workers.keep_renewing", lambda *_: None)

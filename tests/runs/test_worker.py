@@ -473,7 +473,7 @@ def test_a_store_that_fails_within_a_step_ends_no_run(
     with monkeypatch.context() as away:
         away.setattr(type(store), verb, failing)
         assert endings(asyncio.run(work(flow))) == ["retry"]
-    workers.forget()  # whoever made the call whose end was not recorded, is gone
+    workers.stop_all()  # whoever made the call whose end was not recorded, is gone
     store.settle(ids(output)[0], gone=workers.current())
     assert endings(asyncio.run(work(flow))) == [after]
     assert state(store, output) is RunState.PAUSED

@@ -97,7 +97,7 @@ def test_what_was_written_in_by_hand_is_refused_where_there_is_a_key(path: Path,
         request_id = full(scene)
     with by_hand(path) as connection:
         sealed = connection.execute(f"SELECT {column} FROM request").fetchone()[0]  # noqa: S608  # our own column names
-        readable = Seal(KEY).open(sealed, request_id, column)
+        readable = Seal(KEY).decrypt(sealed, request_id, column)
         connection.execute(f"UPDATE request SET {column} = ?", (readable,))  # noqa: S608  # the same
     with acting(path) as scene:
         error = refusal(errors.StoreSealedError, lambda: scene.store.get(request_id))

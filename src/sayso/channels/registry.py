@@ -28,7 +28,7 @@ from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 from sayso.view.as_json import moment
-from sayso.view.summary import name_of, time_left, token
+from sayso.view.summary import name_of, quote_if_needed, time_left
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]
 
@@ -140,7 +140,7 @@ def notification_for(
         title = f"{_display_name(by)} {'mentions' if event == 'mentioned' else 'assigned to'} {whom}: {title}"
     facts: list[str] = []
     if request.state is State.PENDING:
-        facts += [] if request.risk is None else [f"risk {token(request.risk, _ROOM)}"]
+        facts += [] if request.risk is None else [f"risk {quote_if_needed(request.risk, _ROOM)}"]
         facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
     return Notification(
         id=_message_id(request.id, channel, event, mark),
@@ -181,7 +181,7 @@ def outcome_of(request: Request) -> str:
     decision = request.decision
     if decision is None:
         return "expired without a decision" if request.state is State.EXPIRED else request.state.value
-    who = f"{name_of(decision.by, _ROOM)} ({token(decision.channel, _ROOM)})"
+    who = f"{name_of(decision.by, _ROOM)} ({quote_if_needed(decision.channel, _ROOM)})"
     match decision.verb:
         case "approve":
             verb = "approved" if request.edited is None else "approved with changes"
@@ -200,12 +200,12 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
     subject, who = request.subject, name_of(request.requester, _ROOM)
     is_call = isinstance(subject, Call)
     if event == "outcome":
-        return f"{token(subject.name, _ROOM) if is_call else f'a question of {who}'}: {outcome}"
-    what = f"{who} wants to run {token(subject.name, _ROOM)}" if is_call else f"{who} asks a question"
+        return f"{quote_if_needed(subject.name, _ROOM) if is_call else f'a question of {who}'}: {outcome}"
+    what = f"{who} wants to run {quote_if_needed(subject.name, _ROOM)}" if is_call else f"{who} asks a question"
     if event == "escalated":
         whom = "more people"
         if request.escalation is not None:  # up to three of them are named, the rest is counted
-            named = [f"the role {token(role, _ROOM)}" for role in sorted(request.escalation.roles)]
+            named = [f"the role {quote_if_needed(role, _ROOM)}" for role in sorted(request.escalation.roles)]
             named += [name_of(person, _ROOM) for person in request.escalation.people]
             more = [f"{len(named) - _NAMED} more"] if len(named) > _NAMED else []
             whom = " or ".join([*named[:_NAMED], *more])
@@ -214,7 +214,7 @@ def _title(request: Request, event: Event, outcome: str | None) -> str:
 
 
 def _display_name(qualified: str | None) -> str:
-    return token((qualified or "somebody").removeprefix(f"{LOCAL}:"), _ROOM)
+    return quote_if_needed((qualified or "somebody").removeprefix(f"{LOCAL}:"), _ROOM)
 
 
 def _message_id(*parts: str) -> str:

@@ -29,7 +29,7 @@ from sayso.model.text import escape
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
 from sayso.view.as_json import event_rows
-from sayso.view.summary import RUN_ROOM, SHORT, short, token
+from sayso.view.summary import RUN_ROOM, SHORT, quote_if_needed, short
 
 
 def signer() -> Signer | None:
@@ -110,7 +110,7 @@ def _verification_rows(
     if anchor is not None:
         rows.append(f"compared with {anchor.witness}, {_signature_text(anchor.key)}")
     word = context.paint("BROKEN", "red")
-    rows += [f"{word}  run {token(one.run_id)}: {escape(one.reason)}" for one in broken[:_MOST]]
+    rows += [f"{word}  run {quote_if_needed(one.run_id)}: {escape(one.reason)}" for one in broken[:_MOST]]
     if len(broken) > _MOST:
         rows.append(f"({len(broken) - _MOST:,} more not shown; --json has all)")
     rows.append(
@@ -224,7 +224,7 @@ def _print_entries(cli: CliContext, run_id: str | None, request_id: str | None, 
     shown = [f"({left_out:,} of {rows:,} rows not shown; use --limit {rows})"] if left_out else []
     for entry, row in zip(last, event_rows(last), strict=True):
         of = short(entry.request_id) if entry.request_id else "-"
-        shown.append(f"{of:{SHORT}}  {row}  run {token(entry.run_id, RUN_ROOM)}")
+        shown.append(f"{of:{SHORT}}  {row}  run {quote_if_needed(entry.run_id, RUN_ROOM)}")
     return cli.answer({"entries": [entry_document(entry) for entry in last], "left_out": left_out}, shown)
 
 
@@ -298,15 +298,15 @@ def _verify_receipt(cli: CliContext, file: Path, key: str | None) -> int:
         return WRONG
     body = found.body
     request, decision, outcome = body["request"], body["decision"], body["outcome"]
-    rows = [f"receipt of {short(request['id'])}, run {token(request['run'])}"]
+    rows = [f"receipt of {short(request['id'])}, run {quote_if_needed(request['run'])}"]
     rows.append(f"  asked     {_subject(body, 'shown')}")
-    rows.append(f"            by {token(request['requester'])} at {escape(request['asked_at'])}")
+    rows.append(f"            by {quote_if_needed(request['requester'])} at {escape(request['asked_at'])}")
     rows += [f"  changed   {_subject(body, 'edited')}"] if body["edited"] else []
     if decision is not None:
         words = "" if decision["comment"] is None else f": {brief(decision['comment'], _ROOM)}"
-        who = f"{token(decision['by'])} ({token(decision['channel'])})"
-        rows.append(f"  {token(decision['verb']):9} by {who} at {escape(decision['at'])}{words}")
-    rows.append(f"  {token(outcome['state']):9} at {escape(outcome['at'])}")
+        who = f"{quote_if_needed(decision['by'])} ({quote_if_needed(decision['channel'])})"
+        rows.append(f"  {quote_if_needed(decision['verb']):9} by {who} at {escape(decision['at'])}{words}")
+    rows.append(f"  {quote_if_needed(outcome['state']):9} at {escape(outcome['at'])}")
     rows.append(f"valid, {_signature_text(found.key)}")
     if found.key is None:
         rows.append("  it is undamaged, but anyone could have written it")

@@ -40,7 +40,7 @@ from sayso.stores.records import records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import full_text
-from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, short, time_left, token
+from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, quote_if_needed, short, time_left
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (
@@ -195,9 +195,9 @@ def table(
     room = min(max(width - taken - _FROM_ROOM, _NARROWEST_CALL), _WIDEST_CALL)
     cells = [("ID", "AGE", "STATE" if has_states else "EXPIRES", "RISK", "CALL", "FROM")]
     for row, one in zip(before, requests, strict=True):
-        run = f"{one.run_id[:12]}…" if is_random(one.run_id) else token(one.run_id, RUN_ROOM)
+        run = f"{one.run_id[:12]}…" if is_random(one.run_id) else quote_if_needed(one.run_id, RUN_ROOM)
         call = full_text.headline(one, room) + (" !" if full_text.cautions(one) else "")
-        cells.append((*row, call, f"{token(one.requester.subject, _FROM_ROOM)}/{run}"))
+        cells.append((*row, call, f"{quote_if_needed(one.requester.subject, _FROM_ROOM)}/{run}"))
     first, *others = text_table(cells)
     rows = ["  ".join(first)]
     for request, row in zip(requests, others, strict=True):
@@ -229,7 +229,7 @@ def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) 
             state_text = "UNKNOWN"
         case state:
             state_text = f"{state}, {_PROGRAM_ENDED}" if is_gone else str(state)
-    risk = "-" if request.risk is None else token(request.risk, _RISK_ROOM)
+    risk = "-" if request.risk is None else quote_if_needed(request.risk, _RISK_ROOM)
     return short(request.id), _age(request, now), state_text, risk
 
 

@@ -25,7 +25,7 @@ from sayso.model.canonical.json_tree import dumps
 from sayso.model.duration import text as span_text
 from sayso.model.reviewer import Identity
 from sayso.model.text import csv_row, escape, storable
-from sayso.view.summary import name_of, short, token
+from sayso.view.summary import name_of, quote_if_needed, short
 
 if TYPE_CHECKING:
     from sayso.learning import Report
@@ -129,15 +129,15 @@ def _patterns(found: Report, begin: datetime) -> Iterator[str]:
         yield "there are more; only the newest requests were read"
     yield from _heading("Always approved as proposed", bool(found.candidates))
     for one in found.candidates:
-        risk = f", risk {token(one.risk)}" if one.risk else ""
+        risk = f", risk {quote_if_needed(one.risk)}" if one.risk else ""
         people = plural(one.reviewers, "reviewer")
-        yield f"  {token(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
+        yield f"  {quote_if_needed(one.tool)}{risk}: {one.approved}, by {people}, half within {_span(one.median)}"
         if one.is_hasty:
             warning = "no rule is proposed: half of these decisions took less than 3 s, so they prove little"
             yield paint(f"    {warning}", "yellow")
         if one.went_wrong:
             yield paint(f"    {one.went_wrong:,} of these calls failed or ended unknown", "yellow")
-        yield from (f"    {token(name)}: {escape(values)}" for name, values in one.fields.items())
+        yield from (f"    {quote_if_needed(name)}: {escape(values)}" for name, values in one.fields.items())
     yield from _heading("Rules to consider, for the policy file", bool(found.proposals))
     if found.not_proposed is not None:
         yield f"  {escape(found.not_proposed)}"
@@ -150,10 +150,10 @@ def _habits(found: Report) -> Iterator[str]:
     for one in found.edits:
         directions = [f"{count:,} {way}" for count, way in ((one.lowered, "lowered"), (one.raised, "raised")) if count]
         more = f": {', '.join(directions)}" if directions else ""
-        yield f"  {token(one.tool)} {token(one.name)}: {one.changed}{more}"
+        yield f"  {quote_if_needed(one.tool)} {quote_if_needed(one.name)}: {one.changed}{more}"
     yield from _heading("Time to decide, by reviewer and risk", bool(found.stamps))
     for one in found.stamps:
-        risk = f"risk {token(one.risk)}" if one.risk else "no risk"
+        risk = f"risk {quote_if_needed(one.risk)}" if one.risk else "no risk"
         yield (
             f"  {name_of(one.reviewer)}, {risk}: half within {_span(one.median)}; under 3 s {one.hasty};"
             f" approved {one.approved.part:,}"
@@ -164,7 +164,7 @@ def _habits(found: Report) -> Iterator[str]:
     for one in found.reasons:
         shown = escape(one.words)
         words = f'"{shown if len(shown) <= _ROOM else shown[:_ROOM] + "…"}"' if one.words else "no reason given"
-        yield f"  {one.count:,} x {words} ({', '.join(map(token, one.tools[:3]))})"
+        yield f"  {one.count:,} x {words} ({', '.join(map(quote_if_needed, one.tools[:3]))})"
     if found.more_reasons:
         yield f"  and {plural(found.more_reasons, 'further reason')}"
 

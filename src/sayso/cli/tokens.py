@@ -20,8 +20,7 @@ from sayso.model import duration
 from sayso.model.reviewer import LOCAL
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.summary import name_of, time_left
-from sayso.view.summary import token as word
+from sayso.view.summary import name_of, quote_if_needed, time_left
 
 if TYPE_CHECKING:
     from sayso.server.auth.tokens import Token, Tokens
@@ -99,7 +98,7 @@ def _ls(cli: CliContext) -> int:
         found = list[Any]()
     rows = [("ID", "KIND", "VALID FOR", "LAST USED", "NAME")]
     for one in sorted(found, key=lambda one: one.made_at):
-        roles = f", {', '.join(word(role) for role in sorted(one.roles))}" if one.roles else ""
+        roles = f", {', '.join(quote_if_needed(role) for role in sorted(one.roles))}" if one.roles else ""
         left = "revoked" if one.revoked_at else time_left(one.expires_at, clock.now()).removeprefix("in ")
         rows.append((one.id, one.kind, left, one.used_on or "never", f"{name_of(one.person)}{roles}"))
     shown = ["  ".join(row) for row in text_table(rows)] if found else ["no tokens; `sayso token new` makes one"]
@@ -114,7 +113,9 @@ def _revoke(cli: CliContext, token_id: str) -> int:
     """Revoke a token at once."""
     ended = _tokens(cli.store).revoke(token_id, by=cli.reviewer.identity, channel="cli")
     if ended is None:
-        echo_err(f"error: there is no token {word(token_id)}; nothing was changed", "`sayso token ls` lists them")
+        echo_err(
+            f"error: there is no token {quote_if_needed(token_id)}; nothing was changed", "`sayso token ls` lists them"
+        )
         return context.WRONG
     echo(f"{ended.id} revoked; it is no longer valid")
     return 0

@@ -32,7 +32,7 @@ from sayso.cli.context import CliContext, echo, echo_err
 from sayso.model.text import escape
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Limits, Report, Worker
-from sayso.view.summary import in_short, short, token
+from sayso.view.summary import in_short, quote_if_needed, short
 
 _AFTER_GRACE = 0.12  # seconds to record interrupted runs; the default grace period and this stay below one second
 _THREADS = 32  # for handlers that are sync functions
@@ -261,7 +261,7 @@ class _Tally:
                 "waits": list(report.waits), "seconds": round(report.seconds, 6),
             }))  # fmt: skip
             return
-        row = f"{token(report.run_id)} {token(report.name)} {report.ending.words}"
+        row = f"{quote_if_needed(report.run_id)} {quote_if_needed(report.name)} {report.ending.words}"
         if report.ending is Ending.PAUSED:
             row += f": {', '.join(map(short, report.waits))}"
         elif report.ending is not Ending.DONE:

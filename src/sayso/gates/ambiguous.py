@@ -419,8 +419,8 @@ def in_doubt(also: tuple[type[BaseException], ...], handled: Handled | None, err
     return is_ambiguous(error, also, None if handled is None else handled.before())
 
 
-def is_own_word(error: BaseException | None, handled: Handled | None) -> bool:
-    """Return whether an error is `NotExecuted` of the call that ends with it; if so, it is not for calls around it."""
+def claim_not_executed(error: BaseException | None, handled: Handled | None) -> bool:
+    """Return whether the call itself raised `NotExecuted`, and mark it, so that the calls around it ignore it."""
     if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:
         return False
     with suppress(Exception):  # as in `mark_unknown`

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from sayso.errors import ArgumentError, ConfigError
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import tag_of
-from sayso.model.ids import around_digest
+from sayso.model.ids import captured_digest
 
 _SCALARS = frozenset({bool, int, float, str, bytes, type(None)})
 _ASSIGNS = frozenset({"STORE_DEREF", "DELETE_DEREF"})
@@ -65,7 +65,7 @@ class CapturedValues:
                 forms += self._forms("", inner, seen)
             if not self._has_own_name:
                 self._objects.append(getattr(inner, "__code__", None))
-            self._digest = around_digest(forms) if forms else None
+            self._digest = captured_digest(forms) if forms else None
         return self._digest
 
     def check_asked(self, request_id: str, tool: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
 from sayso.gates import captured
-from sayso.gates.ambiguous import Handled, in_doubt, is_own_word, mark_unknown
+from sayso.gates.ambiguous import Handled, claim_not_executed, in_doubt, mark_unknown
 from sayso.gates.hooks import (
     ask_verify,
     effect_of,
@@ -295,7 +295,7 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
     if isinstance(attempt.raised, Exception):  # an interrupted call is unknown anyway
         is_ambiguous = attempt.is_ambiguous or in_doubt(gate.ambiguous, handled, attempt.raised)
         attempt = attempt._replace(is_ambiguous=is_ambiguous)
-        return attempt._replace(is_without_effect=is_own_word(attempt.raised, handled))
+        return attempt._replace(is_without_effect=claim_not_executed(attempt.raised, handled))
     left = None if type(attempt.value) in _WHOLE else left_to_run(attempt.value)
     if left is None:
         return attempt
@@ -306,7 +306,7 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
 
 
 def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
-    """Return how a call with an error ended: it goes on if a task that it started does, as `asyncio.gather` leaves."""
+    """Return how a call with an error ended: it goes on if its tasks do, as those that `asyncio.gather` leaves."""
     me = current_task()
     if me is None or attempt.left is not None or attempt.is_without_effect:
         return attempt

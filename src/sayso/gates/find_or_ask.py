@@ -83,7 +83,7 @@ def find_or_ask(
                 continue  # it has just ended
         if not (wanted.place or gate.is_self_contained):  # a journaled run identifies its calls by their places
             gate.captured.check_asked(found.id, gate.tool)
-        if is_new or not (yield from is_taken_back(gate, store, wanted, found, verdict)):
+        if is_new or not (yield from withdraw_if_too_weak(gate, store, wanted, found, verdict)):
             return found
         # Require both: otherwise two programs with different requirements would withdraw each other's requests forever.
         wanted = wanted.joined(found)
@@ -175,7 +175,7 @@ def find_keyed(
 ) -> Operations[Request | None]:  # fmt: skip
     """Return the current request with a key, if the digest of its call is that of `digest`.
 
-    A request that ends the call here is compared with the journal; an approval is when it is started.
+    An approval is compared with the journal when it is started; any other request is compared here.
 
     Raises:
         KeyReusedError: The key was used for another call.
@@ -196,14 +196,14 @@ def find_keyed(
 def held_by_now(store: ProgramStore, found: Request) -> Operations[Request | None]:
     """Return the settled request; None if it no longer answers a call.
 
-    An approval is compared with the journal when it is started; a request that ends the call here, by `settle`.
+    An approval is compared with the journal when it is started; any other request is compared here, by `settle`.
     """
     if found.state not in _OPEN or is_due(found, clock.now()):
         found = yield StoreCall(store.settle, found.id)
     return found if found.holds else None
 
 
-def asked_before(
+def find_earlier(
     gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict,
     waited: Request | None = None,
 ) -> Operations[Request | None]:  # fmt: skip
@@ -264,7 +264,7 @@ def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
     )
 
 
-def is_taken_back(
+def withdraw_if_too_weak(
     gate: Gate, store: ProgramStore, wanted: Occasion, request: Request, verdict: Verdict | None = None
 ) -> Operations[bool]:  # fmt: skip
     """Withdraw an open request that has less than the gate now requires; return whether it was withdrawn.

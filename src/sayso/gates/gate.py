@@ -18,7 +18,7 @@ from sayso import config, errors
 from sayso.errors import ConfigError
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import exception_classes
-from sayso.gates.find_or_ask import asked_before, find_or_ask, wanted_of
+from sayso.gates.find_or_ask import find_earlier, find_or_ask, wanted_of
 from sayso.gates.gated_call import gated_call
 from sayso.gates.held import Held, HeldBase, driven
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, under_record
@@ -33,7 +33,7 @@ from sayso.gates.options import (
     redact_names,
     rule_options,
 )
-from sayso.gates.signals import Block, Caller, started_before, trim, trimmed
+from sayso.gates.signals import Block, Caller, already_started, trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction
@@ -369,7 +369,7 @@ def checked_on_reject(given: object) -> OnReject:
     return cast("OnReject", given)
 
 
-def value_for_no(on_reject: OnReject, no: signals.ConfirmationRejected) -> Operations[Any]:
+def rejection_result(on_reject: OnReject, no: signals.ConfirmationRejected) -> Operations[Any]:
     """Return what a caller gets for a rejection by `on_reject=`."""
     if not callable(on_reject):
         return no.message_for_model
@@ -381,7 +381,7 @@ def _given_for_no(operations: Operations[Attempt], on_reject: OnReject) -> Opera
     try:
         return (yield from operations)
     except signals.ConfirmationRejected as no:  # the gate's own; an exception of the function is in its attempt
-        return Attempt((yield from value_for_no(on_reject, no)), None)
+        return Attempt((yield from rejection_result(on_reject, no)), None)
 
 
 def _check_options(options: dict[str, Any], *, may_be_async: bool) -> None:
@@ -505,7 +505,7 @@ def holding(
     if verdict.kind == "deny":
         denial = yield from note_denial(gate, store, given, occasion, verdict)
     elif verdict.kind == "allow" and not verdict.is_recorded:
-        request = yield from asked_before(gate, store, given, occasion, verdict)
+        request = yield from find_earlier(gate, store, given, occasion, verdict)
         if request is not None:
             gate = cast("ForeignGate", under_record(gate, request, occasion))
         elif verdict.log:
@@ -514,7 +514,7 @@ def holding(
         gate = cast("ForeignGate", gate.under(verdict))
         request = yield from find_or_ask(gate, store, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
-            raise started_before(request)
+            raise already_started(request)
     return kind(gate, store, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from sayso import config, errors
-from sayso.gates.ambiguous import Handled, is_own_word
+from sayso.gates.ambiguous import Handled, claim_not_executed
 from sayso.gates.execution import execute, look_into, replay, send_back
-from sayso.gates.find_or_ask import as_recorded, asked_before, find_or_ask, is_taken_back, wanted_of
+from sayso.gates.find_or_ask import as_recorded, find_earlier, find_or_ask, wanted_of, withdraw_if_too_weak
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import Occasion, executing
-from sayso.gates.signals import Caller, started_before
+from sayso.gates.signals import Caller, already_started
 from sayso.model.request import Request, State
 from sayso.operations import Attempt, Operations, StoreCall, UserCall
 from sayso.policy import Verdict
@@ -66,13 +66,13 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
     try:
         if request is not None:
             asked, wanted = as_recorded(gate, occasion, request)
-            request = None if (yield from is_taken_back(asked, store, wanted, request)) else request
+            request = None if (yield from withdraw_if_too_weak(asked, store, wanted, request)) else request
         while True:
             if request is None:
                 arguments = gate.schema.decode(form) if arguments is None else arguments
                 verdict = yield from ask_rule(gate, arguments, occasion)
                 if verdict is not HOLD and not verdict.is_recorded:
-                    request = yield from asked_before(gate, store, arguments, occasion, verdict, waited)
+                    request = yield from find_earlier(gate, store, arguments, occasion, verdict, waited)
                     if request is None:
                         return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
                     asked, wanted = as_recorded(gate, occasion, request)
@@ -111,7 +111,7 @@ def _unasked(
         yield from unchanged(gate, arguments, note_allowed(gate, store, occasion, verdict))
     handled = Handled.now()
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
-    is_own_word(attempt.raised, handled)  # and not that of a call around it
+    claim_not_executed(attempt.raised, handled)  # and not that of a call around it
     caller.passed(attempt)
     return attempt
 
@@ -155,7 +155,7 @@ def _closed(gate: Gate, store: ProgramStore, request: Request, caller: Caller) -
             caller.happened(request)
             return Attempt(value, None)
         case State.DONE | State.FAILED:  # it ended after it was found; the next call asks again
-            raise started_before(request)
+            raise already_started(request)
         case State.EXPIRED | State.CANCELLED if not (request.holds or request.key) and caller.asks_anew(request):
             return None
         case _:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso import config, errors
 from sayso.gates import scope, signals
-from sayso.gates.ambiguous import is_own_word
+from sayso.gates.ambiguous import claim_not_executed
 from sayso.gates.execution import Started, begin, end, replay, send_back
 from sayso.gates.find_or_ask import as_recorded
 from sayso.gates.gated_call import gated_call
 from sayso.gates.options import Gate
-from sayso.gates.signals import Block, Caller, started_before, trim, withdraw
+from sayso.gates.signals import Block, Caller, already_started, trim, withdraw
 from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run
@@ -209,7 +209,7 @@ class HeldBase:
             if started.pid != os.getpid():
                 what = f"process {started.pid} has started {request_id}, and reports how that ends"
                 raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
-            attempt = attempt._replace(is_without_effect=is_own_word(attempt.raised, None))
+            attempt = attempt._replace(is_without_effect=claim_not_executed(attempt.raised, None))
             gate = replace(self._gate, suspends=())  # which is for `once`; here the program says how it ended
             yield from end(gate, self._store, started, attempt, is_raised=False)
             self._started = None
@@ -455,7 +455,7 @@ def _not_startable(request: Request) -> Exception:
         case state if state in _NOES:
             return signals.refused(request)
         case _:
-            return started_before(request)
+            return already_started(request)
 
 
 def _over(waiter: Waiter, operations: Operations[R]) -> Operations[R]:

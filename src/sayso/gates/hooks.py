@@ -305,7 +305,7 @@ def unchanged(gate: Gate, arguments: dict[str, Any], operations: Operations[_T])
 def _copies(gate: Gate, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments as they are now, for an async rule or a hook that makes a text.
 
-    Another task's change that is undone before the rule answers has no effect, nor has a hook's own on what others see.
+    Another task's change that is undone before the rule answers has no effect. Nobody else sees what a hook changes.
     Values without a canonical form are passed as they are.
     """
     copies = dict[str, Any]()
@@ -329,7 +329,7 @@ def _form(name: str, value: object) -> object:
 
 
 def _comparable(value: object) -> list[object]:
-    """Return what can be compared of a value without a canonical form: its plain parts, and which others it has."""
+    """Return what can be compared of a value without a canonical form: plain parts by value, others by identity."""
     found, waiting, seen = list[object](), list[Any]([value]), set[int]()
     while waiting:
         part = waiting.pop()

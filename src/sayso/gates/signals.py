@@ -444,7 +444,7 @@ class Caller:
     def running(self, request: Request) -> Operations[Request]:
         """Wait until a call that runs elsewhere has ended, and return its request; raise if this caller cannot wait."""
         yield from ()
-        raise started_before(request)
+        raise already_started(request)
 
     def asks_anew(self, request: Request) -> bool:  # noqa: ARG002  for subclasses
         """Return whether a call whose request expired or was withdrawn is asked again; if not, it is refused."""
@@ -497,7 +497,7 @@ class Caller:
         """Called when the call is over."""
 
 
-def started_before(request: Request) -> errors.AlreadyStartedError:
+def already_started(request: Request) -> errors.AlreadyStartedError:
     """Return the exception for a call that was already started, and for which the caller does not wait."""
     at = None if request.execution is None else request.execution.started_at
     return errors.AlreadyStartedError(request.id, state=request.state, at=at, age="before")

@@ -17,7 +17,7 @@ from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view import full_text
-from sayso.view.summary import short, time_left, token
+from sayso.view.summary import quote_if_needed, short, time_left
 
 INDENT = "       "
 _NOW = "just now"
@@ -112,7 +112,7 @@ def _still_waits(store: Store, request: Request) -> list[str]:
             f"{INDENT}until then {where}",
             f'{INDENT}a new start asks again; with sayso.run("a name"): around the {what}, it would find this request',
         ]
-    run = token(request.run_id)
+    run = quote_if_needed(request.run_id)
     return [
         waits,
         INDENT + where,

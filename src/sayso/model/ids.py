@@ -62,7 +62,7 @@ def _begun(*parts: str) -> hashlib._Hash:  # pyright: ignore[reportPrivateUsage]
     return hashlib.sha256(_framed(*[part.encode() for part in parts]))
 
 
-def around_digest(values: Iterable[bytes]) -> str:
+def captured_digest(values: Iterable[bytes]) -> str:
     """Return the digest of the plain values that a function captures; the digest of its schema covers it.
 
     Args:

@@ -150,7 +150,7 @@ def expire(request: Request, now: datetime) -> Transition | None:
 
 
 def _unknown_at_end(request: Request, end: Transition) -> Transition:
-    """Return the end of what waited: it is unknown if an earlier start of its idempotent call is."""
+    """Return the end of what waited; it is replaced by `unknown` if an earlier start of the call is unresolved."""
     if request.execution is None or not request.execution.unresolved:
         return end
     decision = request.decision if end.request.decision is None else end.request.decision
@@ -459,7 +459,7 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
     """Check that no other request holds the effect, unless the reviewers allowed it to happen again.
 
-    Only a failure, even with a retry left, frees the effect of a call that began: one that stopped may have had a part.
+    Only a failure, even with a retry left, frees the effect of a call that began: a pause may come after a part of it.
     """
     if request.decision is not None and request.decision.again:
         return

@@ -326,7 +326,7 @@ def _short(name: str) -> str:
     return escape(name.rpartition(":")[2].rpartition("<locals>.")[2])
 
 
-def token(text: str, room: int = _ROOM) -> str:
+def quote_if_needed(text: str, room: int = _ROOM) -> str:
     """Return a name for one line of output: unchanged if it is a plain word, else quoted, escaped and shortened."""
     if len(text) <= room and _PLAIN.fullmatch(text) is not None and text == escape(text):
         return text
@@ -340,9 +340,11 @@ _OURS = {later("program"), later("token"), later("policy")}
 def name_of(who: Identity, room: int = _ROOM) -> str:
     """Return the display name of a person or program; the issuer is left out for people of this machine."""
     if who.issuer == LOCAL:
-        return token(who.subject, room)
-    issuer = token(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
-    return f"{token(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
+        return quote_if_needed(who.subject, room)
+    issuer = (
+        quote_if_needed(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
+    )
+    return f"{quote_if_needed(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 
 # -- what differs -----------------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def short_name(tool: str, *, is_function: bool | None = None) -> str:
 def names_of(tool: str, name: str) -> set[str]:
     """Return the names of a tool besides its own: its short name, and what people see of a method or nested function.
 
-    `payments:Bank.refund` is `Bank.refund` and `refund`. The dots in a name that is no function's divide nothing.
+    `payments:Bank.refund` is `Bank.refund` and `refund`. Only the names of functions are split at dots.
     """
     return {name} if name == tool else {name, name.rpartition(".")[2]}
 

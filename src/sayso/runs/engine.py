@@ -16,7 +16,7 @@ from typing import Any, cast
 from sayso import config, errors
 from sayso.gates import scope, signals
 from sayso.gates.ambiguous import unknown_request
-from sayso.gates.gate import value_for_no
+from sayso.gates.gate import rejection_result
 from sayso.gates.gated_call import gated_call
 from sayso.gates.hooks import secrets_among
 from sayso.gates.options import Gate
@@ -241,7 +241,7 @@ def _gated(step: StepContext, arguments: Body | None, request: Request | None = 
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise
         try:
-            return (yield from value_for_no(step.runnable.on_reject, no.signal))
+            return (yield from rejection_result(step.runnable.on_reject, no.signal))
         except Exception as error:
             raise _failed(step, error) from error
     except errors.EffectTakenError as taken:

@@ -337,9 +337,9 @@ class RunHistory:
         """Have the lease renewed for as long as this task holds the run in the store."""
         is_held = self.is_stored and not self.is_released and not self.is_left
         if is_held and not self._is_renewed:
-            workers.hold(self.store, self.run_id, self._lease.holder, is_run=True)
+            workers.keep_renewing(self.store, self.run_id, self._lease.holder, is_run=True)
         elif self._is_renewed and not is_held:
-            workers.release(self.store, self._lease.holder)
+            workers.stop_renewing(self.store, self._lease.holder)
         self._is_renewed = is_held
 
     # -- saving ------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.view import full_text
-from sayso.view.summary import RISKS, name_of, time_left, token
+from sayso.view.summary import RISKS, name_of, quote_if_needed, time_left
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
@@ -343,14 +343,14 @@ def _title(notification: Notification, request: Request) -> str:
     """Return the first line. Titles of notifications are English, so other languages have their own here."""
     if spoken().catalogue is None:
         return notification.title
-    name = token(request.call.name, _NAME_ROOM) if request.kind == "call" else say("A question")
+    name = quote_if_needed(request.call.name, _NAME_ROOM) if request.kind == "call" else say("A question")
     if notification.event == "outcome":
         return f"{name}: {full_text.status_line(request, clock.now())}"
     who = name_of(request.requester, _NAME_ROOM)
     what = say("%(who)s asks a question", who=who)
     if request.kind == "call":
         what = say("%(who)s wants to run %(name)s", who=who, name=name)
-    to = token((notification.to or "").removeprefix(f"{LOCAL}:"), _NAME_ROOM)
+    to = quote_if_needed((notification.to or "").removeprefix(f"{LOCAL}:"), _NAME_ROOM)
     match notification.event:
         case "reminder":
             return say("still waiting: %(what)s", what=what)
@@ -369,7 +369,7 @@ def _body(request: Request) -> str:
     lines += [say("The program says: %(words)s", words=words)] if words else []
     if request.state is State.PENDING:
         level = (request.risk or "").strip().casefold()
-        named = say(level) if level in RISKS else token(request.risk or "", 20)
+        named = say(level) if level in RISKS else quote_if_needed(request.risk or "", 20)
         risk = [] if request.risk is None else [say("risk %(risk)s", risk=named)]
         expiry = say("expires %(when)s", when=time_left(request.expires_at, clock.now()))
         lines.append("; ".join([*risk, expiry]))

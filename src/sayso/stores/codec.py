@@ -41,25 +41,25 @@ class Seal:
     """Encrypts and decrypts texts; without a key it returns them unchanged."""
 
     def __init__(self, key: str | None = None) -> None:
-        self.is_open = key is None
+        self.has_key = key is not None
         self._cipher: Any = None if key is None else _cipher(key)
 
-    def close(self, text: str, owner: str, column: str) -> str:
+    def encrypt(self, text: str, owner: str, column: str) -> str:
         """Encrypt a text for one column of one request (or run, or record), to which the result is bound."""
-        if self.is_open:
+        if not self.has_key:
             return text
         nonce = os.urandom(_NONCE)
         sealed = self._cipher.encrypt(nonce, text.encode(), f"{owner}/{column}".encode())
         return _MARK + base64.b64encode(nonce + sealed).decode("ascii")
 
-    def open(self, text: str, owner: str, column: str) -> str:
+    def decrypt(self, text: str, owner: str, column: str) -> str:
         """Decrypt a text.
 
         Raises:
             StoreSealedError: It was encrypted with another key or for another place, is not encrypted although there is
                 a key, or is encrypted and there is no key.
         """
-        if self.is_open:
+        if not self.has_key:
             if text.startswith(_ANY):
                 raise errors.StoreSealedError(
                     f"{_owner(owner, column)} is sealed; set SAYSO_KEY to the key of this store"
@@ -121,7 +121,7 @@ _SEALED_WORDS = ("comment", "reason")
 def sealed(detail: dict[str, Any], owner: str, seal: Seal) -> dict[str, Any]:
     """Return an entry's detail with people's words encrypted; the chain covers the encrypted words."""
     words = {name: detail[name] for name in _SEALED_WORDS if isinstance(detail.get(name), str)}
-    return detail | {name: seal.close(text, owner, f"journal/{name}") for name, text in words.items()}
+    return detail | {name: seal.encrypt(text, owner, f"journal/{name}") for name, text in words.items()}
 
 
 def legible(entry: Entry, seal: Seal) -> Entry:
@@ -136,7 +136,7 @@ def legible(entry: Entry, seal: Seal) -> Entry:
         return entry
     for name, text in words.items():
         try:
-            detail[name] = seal.open(text, entry.request_id or entry.run_id, f"journal/{name}")
+            detail[name] = seal.decrypt(text, entry.request_id or entry.run_id, f"journal/{name}")
         except errors.StoreSealedError:
             detail[name] = "(sealed)"
     return entry._replace(detail=dumps_sorted(detail))
@@ -198,7 +198,7 @@ def insert_values(request: Request, seal: Seal, detail: dict[str, Any]) -> tuple
     values, progress = asked_values(request), _progress_values(request)
     digest = detail["asked"] = digest_of_asked(values)
     detail["row_digest"] = _digest_of_row(digest, progress)
-    if seal.is_open:
+    if not seal.has_key:
         return (*values, *progress), digest
     return (*_sealed_asked(values, seal), *_sealed_progress(progress, request.id, seal)), digest
 
@@ -228,7 +228,7 @@ def update_values(
         again = {name: values[ASKED_COLUMNS.index(name)] for name in ("search", "asked", "form", "masked")}
     elif (
         (after.decision is not before.decision or after.votes is not before.votes)
-        and seal.is_open
+        and not seal.has_key
         and notes_of(after) != (notes_of(before) if before.votes or before.decision is not None else [])
     ):
         again = {"search": search_text(after)}
@@ -236,7 +236,7 @@ def update_values(
         asked = asked_digest(old, seal)
     progress = _progress_values(after)
     detail["row_digest"] = _digest_of_row(asked, progress)
-    return again, progress if seal.is_open else _sealed_progress(progress, after.id, seal), asked
+    return again, _sealed_progress(progress, after.id, seal) if seal.has_key else progress, asked
 
 
 def asked_values(request: Request) -> tuple[Any, ...]:
@@ -275,19 +275,19 @@ def asked_values(request: Request) -> tuple[Any, ...]:
 
 
 def _sealed_asked(values: tuple[Any, ...], seal: Seal) -> tuple[Any, ...]:
-    if seal.is_open:
+    if not seal.has_key:
         return values
     request_id, _, run_id, _, tool = values[:5]
     closed = list(values)
     closed[_SEARCH] = sealed_search(request_id, run_id, tool)
     for place, column in ((_ASKED, "asked"), (_FORM, "form"), (_MASKED, "masked")):
         if closed[place] is not None:
-            closed[place] = seal.close(closed[place], request_id, column)
+            closed[place] = seal.encrypt(closed[place], request_id, column)
     return tuple(closed)
 
 
 def _sealed_progress(values: tuple[Any, ...], request_id: str, seal: Seal) -> tuple[Any, ...]:
-    return (*values[:-1], seal.close(values[-1], request_id, "progress"))
+    return (*values[:-1], seal.encrypt(values[-1], request_id, "progress"))
 
 
 def digest_of_asked(values: Sequence[Any]) -> str:
@@ -314,9 +314,9 @@ def asked_digest(values: Sequence[Any], seal: Seal) -> str:
         StoreSealedError: They cannot be decrypted.
     """
     request_id, asked, form, masked = values[0], values[_ASKED], values[_FORM], values[_MASKED]
-    asked, form = seal.open(asked, request_id, "asked"), seal.open(form, request_id, "form")
+    asked, form = seal.decrypt(asked, request_id, "asked"), seal.decrypt(form, request_id, "form")
     if masked is not None:
-        masked = seal.open(masked, request_id, "masked")
+        masked = seal.decrypt(masked, request_id, "masked")
     return digest_of_asked((*values[:_ASKED], asked, form, masked, *values[_MASKED + 1 : _ASKED_END]))
 
 
@@ -326,7 +326,7 @@ def row_digest(values: Sequence[Any], seal: Seal) -> str:
     Raises:
         StoreSealedError: It cannot be decrypted.
     """
-    progress = seal.open(values[_PROGRESS], values[0], "progress")
+    progress = seal.decrypt(values[_PROGRESS], values[0], "progress")
     return _digest_of_row(asked_digest(values, seal), (*values[_ASKED_END:_PROGRESS], progress))
 
 
@@ -364,7 +364,7 @@ def _tied(digest: Callable[[RequestRow, Seal], str], row: RequestRow, seal: Seal
     try:
         return digest(row, seal)
     except errors.StoreSealedError:
-        return None if seal.is_open else ""
+        return "" if seal.has_key else None
     except (AttributeError, TypeError, ValueError):
         return ""
 
@@ -414,18 +414,18 @@ def request_of(row: RequestRow, seal: Seal, schema: Callable[[str], str]) -> Req
 
 
 def _read(row: RequestRow, seal: Seal, schema: Callable[[str], str]) -> Request:
-    asked: dict[str, Any] = json.loads(seal.open(row.asked, row.id, "asked"))
+    asked: dict[str, Any] = json.loads(seal.decrypt(row.asked, row.id, "asked"))
     if any(name in _KINDS and type(value) is not _KINDS[name] for name, value in asked.items()):
         raise TypeError("a field of another type than is written")
-    progress: dict[str, Any] = json.loads(seal.open(row.progress, row.id, "progress"))
+    progress: dict[str, Any] = json.loads(seal.decrypt(row.progress, row.id, "progress"))
     text = schema(asked["schema_id"])
     if schema_id(text) != asked["schema_id"]:
         raise ValueError("the text of a schema is not the one that was shown")
-    form = seal.open(row.form, row.id, "form")
+    form = seal.decrypt(row.form, row.id, "form")
     if row.kind == "question":
         subject = Question(json.loads(form)["text"], row.digest, text, row.schema_digest)
     else:
-        masked = None if row.masked is None else seal.open(row.masked, row.id, "masked")
+        masked = None if row.masked is None else seal.decrypt(row.masked, row.id, "masked")
         subject = Call(row.tool, row.name, form, masked, row.digest, text, row.schema_digest)
     escalation = None
     if "escalation" in asked:

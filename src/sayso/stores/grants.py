@@ -227,7 +227,7 @@ def _take_budgets(tx: Transaction, request: Request, now: datetime) -> str | Non
 
 
 def give_back(tx: Transaction, request: Request) -> None:
-    """Return to the budgets what a call took that certainly had no effect: the last start says nothing of others."""
+    """Give back to the budgets what a call took that certainly had no effect and was started only once."""
     is_only_start = request.execution is not None and request.execution.starts == 1
     is_budget = request.decision is not None and request.decision.under == "budget"
     if request.state is State.FAILED and is_only_start and is_budget:

@@ -132,7 +132,7 @@ class HttpStore(Watched, Store):
                 raise
             # Only this process knows the token: the message arrived twice, or its first answer was lost.
         if by is None:
-            workers.hold(self, request_id, token)
+            workers.keep_renewing(self, request_id, token)
         return started
 
     def renew(self, starts: Sequence[tuple[str, str]], runs: Sequence[tuple[str, str]] = ()) -> Sequence[str]:
@@ -159,7 +159,7 @@ class HttpStore(Watched, Store):
                 return request  # recorded by our own earlier attempt, whose answer was lost
             raise
         finally:
-            workers.release(self, token)
+            workers.stop_renewing(self, token)
 
     def resolve(
         self, request_id: str, by: Identity, *, roles: Collection[str] | None, happened: bool, comment: str | None,

@@ -153,7 +153,7 @@ class JsonlTransaction(TableTransaction):
         if self.runs:
             self._line["runs"] = [run_values(run) for run in self.runs.values()]
         steps = [
-            (run_id, n, step.place, self._seal.close(step.body, run_id, step_column(n, step.place)), step.waits)
+            (run_id, n, step.place, self._seal.encrypt(step.body, run_id, step_column(n, step.place)), step.waits)
             for run_id, added in self.steps.items()
             for n, step in enumerate(added, len(self._state.steps.get(run_id, ())) + 1)
         ]
@@ -208,7 +208,7 @@ class JsonlTransaction(TableTransaction):
         self, run_id: str, request_id: str, event: str, by: Identity, channel: str, detail: dict[str, Any]
     ) -> Entry:
         seq, before = self._heads.get(run_id) or self._state.head(run_id)
-        if not self._seal.is_open:
+        if self._seal.has_key:
             detail = sealed(detail, request_id or run_id, self._seal)
         at, text = clock.microseconds(clock.now()), dumps_sorted(detail)
         entry = chained(before, run_id, seq + 1, at, request_id, event, by.qualified, channel, text)
@@ -339,7 +339,7 @@ class JsonlStore(Watched, TableStore):
     def get_run(self, run_id: str) -> RunSnapshot:
         kept = super().get_run(run_id)
         opened = (
-            step._replace(body=self.seal.open(step.body, run_id, step_column(n, step.place)))
+            step._replace(body=self.seal.decrypt(step.body, run_id, step_column(n, step.place)))
             for n, step in enumerate(kept.steps, 1)
         )
         return RunSnapshot(kept.run, tuple(opened))

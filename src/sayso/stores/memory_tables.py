@@ -197,7 +197,7 @@ class Tables(ABC):
         return [row for kind in self.records.values() for row in kind.values()]
 
     def _opened(self, row: RecordRow) -> RecordRow:
-        return row._replace(body=self.seal.open(row.body, row.key, record_column(row.kind)))
+        return row._replace(body=self.seal.decrypt(row.body, row.key, record_column(row.kind)))
 
 
 def run_values(run: RunRecord) -> dict[str, Any]:
@@ -424,7 +424,7 @@ class TableTransaction(Transaction, ABC):
 
     def sealed_records(self) -> list[Written]:
         """Return the written records with encrypted bodies."""
-        close = self._tables.seal.close
+        close = self._tables.seal.encrypt
         return [
             (kind, key, None, None) if row is None else row._replace(body=close(row.body, key, record_column(kind)))
             for (kind, key), row in self.records.items()

@@ -560,7 +560,7 @@ class _Verb:
 
 
 def _unless_it_failed(work: Callable[[PostgresTransaction], T]) -> Callable[[PostgresTransaction], T]:
-    """Return a joined work that raises what it got of the database: no statement works then, and nothing commits."""
+    """Return a joined work that raises a database error it returned: its transaction is lost, and nothing commits."""
 
     def raising(tx: PostgresTransaction) -> T:
         result = work(tx)

@@ -328,7 +328,7 @@ class ProgramStore(RequestStore):
         me = workers.current() if by is None else by
         started = self._transact(_started, request_id, me, str(token), seen)  # a record does not keep the object alive
         if by is None:
-            workers.hold(self._whole, request_id, token)
+            workers.keep_renewing(self._whole, request_id, token)
         return started
 
     def finish(self, request_id: str, token: str, outcome: Outcome, saved: RunUpdate | None = None) -> Request:
@@ -344,7 +344,7 @@ class ProgramStore(RequestStore):
         try:
             return self._transact(_finished, request_id, token, outcome, saved)
         finally:  # even if the store failed: nobody retries, and the call becomes `unknown`
-            workers.release(self._whole, token)
+            workers.stop_renewing(self._whole, token)
 
     @verb
     def renew(

@@ -311,7 +311,7 @@ class SqlStore(Store):
         for n, place, body, waits, link in (row[8:] for row in found if row[8] is not None):
             if not isinstance(body, str):
                 raise _altered(run_id, f"step {n!r}")
-            step = Step(place, self.seal.open(body, run_id, step_column(n, place)), waits)
+            step = Step(place, self.seal.decrypt(body, run_id, step_column(n, place)), waits)
             if not _is_linked(link, newest, run_id, n, *step):
                 raise _altered(run_id, f"step {n!r}")
             steps.append(step)
@@ -452,7 +452,7 @@ class SqlTransaction(Transaction):
                 head = 0, first_link(run_id)  # most requests begin their run; if not, the position is taken
             if head is None:
                 head = self._read_by(_LAST, (run_id,)).fetchone() or (0, first_link(run_id))
-        if not self._seal.is_open:
+        if self._seal.has_key:
             detail = sealed(detail, request_id or run_id, self._seal)
         at = ((self._now or self.now()) - EPOCH) // MICROSECOND
         seq, before = head
@@ -476,7 +476,7 @@ class SqlTransaction(Transaction):
         added = list[tuple[Any, ...]]()
         for n, step in enumerate(steps, last + 1):
             newest = _link(newest, run.id, n, *step)
-            body = self._seal.close(step.body, run.id, step_column(n, step.place))
+            body = self._seal.encrypt(step.body, run.id, step_column(n, step.place))
             added.append((run.id, n, step.place, body, step.waits, newest))
         created, updated = microseconds(run.created_at), microseconds(run.updated_at)
         values = (run.id, run.name, run.kind, run.state.value, run.holder, created, updated)
@@ -520,7 +520,7 @@ class SqlTransaction(Transaction):
 
     def closed(self, row: RecordRow) -> RecordRow:
         """Return a record with its body encrypted."""
-        return row._replace(body=self._seal.close(row.body, row.key, record_column(row.kind)))
+        return row._replace(body=self._seal.encrypt(row.body, row.key, record_column(row.kind)))
 
     def drop_record(self, kind: str, key: str) -> None:
         self._execute(_DROP_RECORD, (kind, key))
@@ -586,4 +586,4 @@ def _opened(found: Sequence[Any], seal: Seal) -> RecordRow:
         raise errors.StoreCorruptError(
             f"the record {row.kind} {row.key!r} cannot be read: its row was altered; nothing was changed"
         )
-    return row._replace(body=seal.open(row.body, row.key, record_column(row.kind)))
+    return row._replace(body=seal.decrypt(row.body, row.key, record_column(row.kind)))

@@ -486,22 +486,22 @@ def seal_store(path: str | Path, key: str) -> SealReport:
 def _sealed(connection: sqlite3.Connection, seal: Seal) -> SealReport:
     for row, run_id, n, place, body in connection.execute(_STEPS).fetchall():
         if _is_readable(body):
-            connection.execute(_WRITE_STEP, (seal.close(body, run_id, step_column(n, place)), row))
+            connection.execute(_WRITE_STEP, (seal.encrypt(body, run_id, step_column(n, place)), row))
     for kind, key, body in connection.execute(_RECORDS).fetchall():
         if _is_readable(body):
-            connection.execute(_WRITE_RECORD, (seal.close(body, key, record_column(kind)), kind, key))
+            connection.execute(_WRITE_RECORD, (seal.encrypt(body, key, record_column(kind)), kind, key))
     requests = sealed = 0
     for request_id, run_id, tool, *texts in connection.execute(_READ).fetchall():
         requests += 1
         opened = [
-            text if text is None or _is_readable(text) else seal.open(text, request_id, column)
+            text if text is None or _is_readable(text) else seal.decrypt(text, request_id, column)
             for text, column in zip(texts, SEALED_COLUMNS, strict=True)
         ]
         if not any(_is_readable(text) for text in texts if text is not None):
             continue
         sealed += 1
         closed = [
-            None if text is None else seal.close(text, request_id, column)
+            None if text is None else seal.encrypt(text, request_id, column)
             for text, column in zip(opened, SEALED_COLUMNS, strict=True)
         ]
         connection.execute(_WRITE, (sealed_search(request_id, run_id, tool), *closed, request_id))

@@ -74,7 +74,7 @@ class Transaction(RecordTransaction, Protocol):
     def run(self, run_id: str, *, skip_locked: bool = False) -> RunRecord | None:
         """Return a run, if it is stored here.
 
-        With `skip_locked`, raises `RunBusyError` while another transaction writes it, where that would be waited for.
+        With `skip_locked`, raises `RunBusyError` where it would wait for another transaction that writes it.
         """
         ...
 

@@ -294,7 +294,7 @@ def is_free(holder: str | None) -> bool:
 def may_take(holder: str | None, renewed_at: datetime, now: datetime) -> bool:
     """Return whether another process may take a run, given its holder and when that last renewed its lease.
 
-    A holder that can be seen from here keeps the run as long as it lives, however slow it is. Another one loses it
+    A holder that can be seen from here keeps the run as long as it lives, however slow it is. One elsewhere loses it
     half a lease later than its calls: both are renewed after half of a lease, so a call that it was running is
     `unknown` by then, and whoever takes the run is told.
     """
@@ -427,13 +427,13 @@ _keepers: WeakKeyDictionary[_Renewing, _Keeper] = WeakKeyDictionary()
 in_forked_child(_keepers.clear)  # the parent renews what it runs itself
 
 
-def hold(store: _Renewing, item_id: str, secret: str, *, is_run: bool = False) -> None:
+def keep_renewing(store: _Renewing, item_id: str, secret: str, *, is_run: bool = False) -> None:
     """Renew the lease of a call, by its start's token, or of a run, by its holder, until it is released."""
     keeper = _keepers.get(store) or _keepers.setdefault(store, _Keeper(store))
     keeper.add(item_id, secret, is_run=is_run)
 
 
-def release(store: _Renewing, secret: str) -> None:
+def stop_renewing(store: _Renewing, secret: str) -> None:
     """Stop renewing it."""
     keeper = _keepers.get(store)
     if keeper is not None:
@@ -441,7 +441,7 @@ def release(store: _Renewing, secret: str) -> None:
         keeper.lost.pop(secret, None)
 
 
-def forget() -> None:
+def stop_all() -> None:
     """Stop renewing everything: for tests, which leave calls behind."""
     for keeper in list(_keepers.values()):
         keeper.held.clear()

@@ -17,7 +17,7 @@ from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Identity
 from sayso.model.text import escape, later, say
 from sayso.view import full_text
-from sayso.view.summary import channel_name, columns, padded, token
+from sayso.view.summary import channel_name, columns, padded, quote_if_needed
 
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
 
@@ -173,14 +173,14 @@ def moment(at: datetime) -> str:
 def event_rows(entries: Iterable[Entry]) -> list[str]:
     """Render rows of the journal: time, event, actor and details; event and actor are aligned in columns."""
     shown = map(showable, entries)
-    rows = [(entry, say(entry.event) if entry.event in _EVENTS else token(entry.event)) for entry in shown]
+    rows = [(entry, say(entry.event) if entry.event in _EVENTS else quote_if_needed(entry.event)) for entry in shown]
     usual, most = _EVENT_ROOM
     pad = max([usual, *(size for _, event in rows if (size := columns(event)) <= most)])
     texts: list[str] = []
     for entry, event in rows:
         # The program's own steps use these channels only, so its issuer adds no information.
         issuer = "program:" if entry.channel in _OWN_CHANNELS else "local:"
-        who = f"{token(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
+        who = f"{quote_if_needed(entry.by.removeprefix(issuer))} ({channel_name(entry.channel)})"
         try:
             when = moment(instant(entry.at))
         except (OverflowError, TypeError, ValueError):  # an altered row
@@ -198,12 +198,12 @@ def event_rows(entries: Iterable[Entry]) -> list[str]:
 
 
 def _part(name: str, value: Any) -> str:
-    label = say(_WORDS[name]) if _WORDS.get(name) else _WORDS.get(name, f"{token(name)}:")
+    label = say(_WORDS[name]) if _WORDS.get(name) else _WORDS.get(name, f"{quote_if_needed(name)}:")
     if value is True:
         return label if name in _WORDS else label + " " + say("yes")
     if name == "held_until":
         with suppress(TypeError, ValueError):  # an altered row
             return f"{label} {moment(datetime.fromisoformat(value).astimezone(UTC))}"
     if name in {"until", "on_behalf_of", "tool", "what"} and isinstance(value, str):
-        return f"{label} {token(value)}"
+        return f"{label} {quote_if_needed(value)}"
     return f"{label} {brief(value, _ROOM)}".strip()

@@ -22,7 +22,7 @@ from sayso.model.reviewer import TOKENS
 from sayso.model.schema import Schema
 from sayso.model.text import escape, later, say, say_n
 from sayso.view import summary
-from sayso.view.summary import columns, name_of, padded, short, time_left, token
+from sayso.view.summary import columns, name_of, padded, quote_if_needed, short, time_left
 
 _COMMENT_ROOM = 300
 _NAMED = (later("waits again"), later("requester"), later("key"), later("context"), later("function"))
@@ -174,7 +174,7 @@ def headline(request: Request, limit: int = 100) -> str:
     if isinstance(subject, Question):
         return say("question %(text)s", text=question_line(request, limit))
     if gone is not None:
-        return f"{token(subject.name, limit - len(gone) - 2)}({gone})"
+        return f"{quote_if_needed(subject.name, limit - len(gone) - 2)}({gone})"
     return summary.line(subject.name, request.effective.drawn, limit)
 
 
@@ -202,8 +202,8 @@ def subject_rows(request: Request, *, width: int, full: bool = False) -> list[st
         rows = _columned(call.drawn, 4, width, full=full) or ["    " + say("(no arguments)")]
     else:
         rows = ["    " + say("arguments were %(gone)s", gone=gone)]
-    tool = say("from %(tool)s", tool=token(call.tool, width - 14))
-    return [f"  {token(call.name, _VALUE_ROOM)}", f"    {tool}", *rows]
+    tool = say("from %(tool)s", tool=quote_if_needed(call.tool, width - 14))
+    return [f"  {quote_if_needed(call.name, _VALUE_ROOM)}", f"    {tool}", *rows]
 
 
 def _gone(request: Request) -> str | None:
@@ -333,12 +333,12 @@ def starts(request: Request) -> str | None:
 def _circumstances(request: Request, now: datetime, room: int) -> list[str]:
     """Return rows that say who asked, when and in which run, and what an approval needs."""
     facts = [(say("asked by"), name_of(request.requester, room)), (say("asked"), ago(request.created_at, now))]
-    facts.append((say("in run"), token(request.run_id, room + _AFTER_NAME)))
+    facts.append((say("in run"), quote_if_needed(request.run_id, room + _AFTER_NAME)))
     if request.key is not None:
-        facts.append((say("with the key"), token(request.key, room + _AFTER_NAME)))
+        facts.append((say("with the key"), quote_if_needed(request.key, room + _AFTER_NAME)))
     facts += [(say("on behalf of"), name_of(person, room)) for person in request.acts_for]
     if request.risk is not None:
-        risk = token(request.risk, room)
+        risk = quote_if_needed(request.risk, room)
         facts.append((say("risk"), say(risk) if risk in summary.RISKS else risk))
     facts += needs(request, now, room)
     if request.state is State.PENDING:
@@ -353,7 +353,7 @@ def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterato
     wanted, may_start = request.quorum, starts(request)
     if wanted.count > 1 or wanted.roles:
         yield say("needs"), reviewers(wanted.count)
-        yield from ((say("with the role"), token(role, room)) for role in sorted(wanted.roles))
+        yield from ((say("with the role"), quote_if_needed(role, room)) for role in sorted(wanted.roles))
     if may_start is not None:
         yield say("may start"), may_start
     escalation, at = request.escalation, request.escalated_at
@@ -361,7 +361,7 @@ def needs(request: Request, now: datetime, room: int, away: str = "") -> Iterato
         due = request.created_at + escalation.after
         when = ago(at, now) if at is not None else time_left(due, now) if now < due else say("now")
         yield (say("escalates") if at is None else say("escalated"), when)
-        yield from ((say("to the role"), token(role, room)) for role in sorted(escalation.roles))
+        yield from ((say("to the role"), quote_if_needed(role, room)) for role in sorted(escalation.roles))
         yield from ((say("to"), name_of(person, room)) for person in escalation.people)
     votes = request.votes if request.state is State.PENDING else ()
     yield from ((say("approved by"), attribution(vote, now)) for vote in votes)

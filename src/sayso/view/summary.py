@@ -28,8 +28,8 @@ from sayso.model.rendering import (
     is_light,
     name_of,
     parts_of,
+    quote_if_needed,
     quoted,
-    token,
     value,
     word,
 )
@@ -37,9 +37,32 @@ from sayso.model.reviewer import Delegation, Identity
 from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_script, say, say_n
 
 __all__ = [
-    "RISKS", "RUN_ROOM", "SHORT", "Change", "Layout", "absence", "changes", "channel_name", "columns", "empty_lines",
-    "gathered", "higher_risk", "in_short", "is_empty", "is_high", "line", "lines", "name_of", "padded", "short",
-    "time_left", "token", "value", "warnings", "without_gaps", "wrapped",
+    "RISKS",
+    "RUN_ROOM",
+    "SHORT",
+    "Change",
+    "Layout",
+    "absence",
+    "changes",
+    "channel_name",
+    "columns",
+    "empty_lines",
+    "gathered",
+    "higher_risk",
+    "in_short",
+    "is_empty",
+    "is_high",
+    "line",
+    "lines",
+    "name_of",
+    "padded",
+    "quote_if_needed",
+    "short",
+    "time_left",
+    "value",
+    "warnings",
+    "without_gaps",
+    "wrapped",
 ]  # fmt: skip
 
 NARROWEST = 40
@@ -265,7 +288,7 @@ def time_left(end: datetime, now: datetime) -> str:
 
 def channel_name(channel: str) -> str:
     """Return the display name of a channel; a channel that is not ours keeps its own name."""
-    return say(channel) if channel in _CHANNELS else token(channel)
+    return say(channel) if channel in _CHANNELS else quote_if_needed(channel)
 
 
 def absence(who: Identity | None, away: Iterable[Delegation]) -> str:

@@ -38,7 +38,7 @@ from sayso.server.pages.listing import alike_to, decided_with, queue_of
 from sayso.server.pages.rendering import error_text, known, list_row, parts_of, render, risk_unconfirmed
 from sayso.stores.base import Store
 from sayso.view import full_text
-from sayso.view.summary import is_high, name_of, token
+from sayso.view.summary import is_high, name_of, quote_if_needed
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """The actions after which the next request opens."""
@@ -419,7 +419,8 @@ def _comments(context: RequestContext, requests: Sequence[Request]) -> dict[str,
     store, found = context.settings.store, dict[str, list[str]]()
     for entry in map(store.legible, store.comments(requests)):
         found.setdefault(entry.request_id, []).extend(
-            say("%(by)s commented: %(text)s", by=token(one.by), text=escape(one.text)) for one in comments_in([entry])
+            say("%(by)s commented: %(text)s", by=quote_if_needed(one.by), text=escape(one.text))
+            for one in comments_in([entry])
         )
     return found
 

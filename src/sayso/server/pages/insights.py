@@ -30,7 +30,7 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
-from sayso.view.summary import name_of, token
+from sayso.view.summary import name_of, quote_if_needed
 
 MOST = 5_000
 QUESTIONS = later("questions")
@@ -211,7 +211,10 @@ def insights(context: RequestContext) -> Response:
         tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
         by_tool=_decisions(tools), by_reviewer=_decisions(reviewers),
         edited=[
-            _share("changed", f"{token(tool)}: {token(one.name)}", history(tool=tool, verb="approve"), *one.changed)
+            _share(
+                "changed", f"{quote_if_needed(tool)}: {quote_if_needed(one.name)}",
+                history(tool=tool, verb="approve"), *one.changed,
+            )
             for one, tool in zip(edited, short, strict=True)
         ],
         hasty=[
@@ -241,7 +244,7 @@ def _tools(tools: Sequence[tuple[str, Tally]], history: Callable[..., str]) -> l
     count = Counter(short)
     return [
         _Named(say(QUESTIONS), history(verb="answer"), tally) if tool == QUESTIONS
-        else _Named(token(name if count[name] == 1 else tool), history(tool=name), tally)
+        else _Named(quote_if_needed(name if count[name] == 1 else tool), history(tool=name), tally)
         for (tool, tally), name in zip(tools, short, strict=True)
     ]  # fmt: skip
 

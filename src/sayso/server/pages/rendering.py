@@ -46,7 +46,17 @@ from sayso.server.pages.arguments import amount_text, in_sight, in_words
 from sayso.view import full_text
 from sayso.view.full_text import status_line
 from sayso.view.similar import arguments_apart, words_apart
-from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, name_of, short, time_left, token
+from sayso.view.summary import (
+    RISKS,
+    RUN_ROOM,
+    absence,
+    channel_name,
+    is_high,
+    name_of,
+    quote_if_needed,
+    short,
+    time_left,
+)
 
 _FOLDER = Path(__file__).parent.parent / "static"
 _TYPES = {
@@ -150,7 +160,8 @@ def _environment() -> Environment:
     cast("dict[str, Any]", made.globals).update(ours)  # pyright: ignore[reportUnknownMemberType]
     filters = cast("dict[str, Callable[..., str]]", made.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {
-        "seen": escape, "block": partial(escape, block=True), "token": token, "person": name_of, "percent": percent,
+        "seen": escape, "block": partial(escape, block=True), "quoted": quote_if_needed, "person": name_of,
+        "percent": percent,
         "span": brief_span, "ago": _ago, "known": known, "described": _described,
         "channel": channel_name, "in_sight": in_sight, "in_words": in_words,
     }  # fmt: skip
@@ -241,7 +252,7 @@ def missing_roles(request: Request, reader: Reviewer | None) -> str:
     """Return the roles of which a reader would need one to decide a pending request; empty if they have it."""
     if reader is None or request.state is not State.PENDING or request.admits(reader.identity, reader.roles):
         return ""
-    return say(" or ").join(token(role, 30) for role in sorted(request.quorum.roles))
+    return say(" or ").join(quote_if_needed(role, 30) for role in sorted(request.quorum.roles))
 
 
 def parts_of(request: Request) -> tuple[str, str]:
@@ -260,7 +271,7 @@ def risk_of(request: Request) -> tuple[str, str]:
     if request.risk is None:
         return "", ""
     level = request.risk.strip().casefold()
-    return token(request.risk, 20), level if level in RISKS else ""
+    return quote_if_needed(request.risk, 20), level if level in RISKS else ""
 
 
 def risk_unconfirmed(request: Request, form: Mapping[str, str]) -> str | None:
@@ -273,7 +284,7 @@ def risk_unconfirmed(request: Request, form: Mapping[str, str]) -> str | None:
 
 def run_name(run_id: str) -> str:
     """Return a run's id for a list; a random one is shortened."""
-    return short(run_id) if is_random(run_id) else token(run_id, RUN_ROOM)
+    return short(run_id) if is_random(run_id) else quote_if_needed(run_id, RUN_ROOM)
 
 
 def list_rows(

@@ -45,7 +45,7 @@ from sayso.stores.base import Filter
 from sayso.view import full_text
 from sayso.view.full_text import outcome_rows
 from sayso.view.similar import arguments_apart, words_apart
-from sayso.view.summary import is_high, name_of, token
+from sayso.view.summary import is_high, name_of, quote_if_needed
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})
@@ -162,12 +162,12 @@ def _comments(context: RequestContext, entries: Iterable[Entry]) -> list[dict[st
     unknown = set(unknown_names(context.settings.store, mine))
     return [
         {
-            "by": token(one.by.removeprefix(f"{LOCAL}:")), "at": clock.written(one.at),
+            "by": quote_if_needed(one.by.removeprefix(f"{LOCAL}:")), "at": clock.written(one.at),
             "ago": duration.ago(one.at, now), "text": escape(one.text, block=True),
             "is_to_me": any(who.goes_by(name) for name in one.mentions for who in me),
             "is_mine": one.by == me[0].qualified,
             "unknown": ", ".join(
-                f"@{token(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified
+                f"@{quote_if_needed(name)}" for name in one.mentions if name in unknown and one.by == me[0].qualified
             ),
         }
         for one in found

@@ -37,7 +37,7 @@ from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view import full_text
 from sayso.view.as_json import event_rows, moment
-from sayso.view.summary import channel_name, token
+from sayso.view.summary import channel_name, quote_if_needed
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_ITEMS, _MOST_TEXT = 60, 2_000
@@ -336,4 +336,4 @@ def _additions(entry: Entry, detail: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _name(identity: str) -> str:
-    return token(identity.removeprefix(f"{LOCAL}:").removeprefix("program:"))
+    return quote_if_needed(identity.removeprefix(f"{LOCAL}:").removeprefix("program:"))
