@@ -107,7 +107,7 @@ def forget_settings() -> None:
     """Close what the default settings opened, and let the next test begin without them."""
     worker = sys.modules.get("sayso.stores.workers")
     if worker is not None:
-        worker.forget()  # calls that a test has left running
+        worker.stop_all()  # calls that a test has left running
     config = sys.modules.get("sayso.config")
     if config is None:
         return  # this test had no need of it

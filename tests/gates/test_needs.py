@@ -11,7 +11,7 @@ import sayso
 from sayso import errors
 from sayso.gates.execution import execute
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion
+from sayso.gates.scope import CallSite
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
@@ -239,14 +239,14 @@ def test_run_whose_tool_asks_for_more_by_now_asks_anew(store: Store, is_approved
 
 
 LACKING = [
-    Occasion(("r",), {}, quorum=Quorum(2)),
-    Occasion(("r",), {}, quorum=Quorum(1, {"finance"})),
-    Occasion(("r",), {}, (Identity("local", "ada"),)),
+    CallSite(("r",), {}, quorum=Quorum(2)),
+    CallSite(("r",), {}, quorum=Quorum(1, {"finance"})),
+    CallSite(("r",), {}, (Identity("local", "ada"),)),
 ]
 
 
 @pytest.mark.parametrize("wanted", LACKING)
-def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Store, wanted: Occasion) -> None:
+def test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs(store: Store, wanted: CallSite) -> None:
     ran: list[int] = []
 
     def pay(amount: int) -> None:

@@ -46,13 +46,13 @@ MUTANTS = [
     ),
     Mutant(
         "a call that waits keeps its key", "gates/gated_call.py",
-        "occasion = occasion._replace(key=request.key)", "pass",
+        "site = site._replace(key=request.key)", "pass",
         "gates/test_block.py::test_a_decision_reaches_its_call_although_the_hook_of_the_key_gives_another_one",
     ),
     Mutant(
         "a start by hand takes the effect that was asked for", "gates/held.py",
-        "gate, wanted = as_recorded(self._gate, self._occasion, request)",
-        "gate, wanted = self._gate, self._occasion",
+        "gate, wanted = as_recorded(self._gate, self._site, request)",
+        "gate, wanted = self._gate, self._site",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
     Mutant(
@@ -63,7 +63,7 @@ MUTANTS = [
     ),
     Mutant(
         "an approval to which nobody can come back is withdrawn", "gates/held.py",
-        "is_cancelled |= not (self._occasion.has_name or error is None or isinstance(error, comes_back))", "pass",
+        "is_cancelled |= not (self._site.has_name or error is None or isinstance(error, comes_back))", "pass",
         "gates/test_held.py::test_who_leaves_after_an_error_in_a_run_without_a_name_frees_the_effect",
     ),
     Mutant(
@@ -207,7 +207,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that blocks without a named run finds no earlier decision", "gates/scope.py",
-        "return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)", "return self.occasion",
+        "return CallSite(_OneCall(), self.open_calls, self.site.acts_for, has_name=False)", "return self.site",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
     Mutant(
@@ -480,12 +480,12 @@ MUTANTS = [
     ),
     Mutant(
         "a worker that lives is not given up", "stores/program.py",
-        "execution.worker == gone or processes.is_gone(execution.worker)", "True",
+        "execution.worker == gone or workers.is_gone(execution.worker)", "True",
         "stores/test_contract.py::TestMemory::test_a_call_whose_process_lives_stays_running",
     ),
     Mutant(
         "a worker that is gone is given up", "stores/program.py",
-        "execution.worker == gone or processes.is_gone(execution.worker)", "False",
+        "execution.worker == gone or workers.is_gone(execution.worker)", "False",
         "promises/test_03_an_unknown_outcome_is_not_retried.py::test_3_an_outcome_that_cannot_be_known_is_unknown_and_not_retried",
     ),
     Mutant(
@@ -832,7 +832,7 @@ MUTANTS = [
     # -- what was altered, and what failed ----------------------------------------------------------------------------
     Mutant(
         "a budget per run has a run with a name", "gates/hooks.py",
-        'if not occasion.has_name and any(one.per == "run" for one in verdict.budgets):', "if False:",
+        'if not site.has_name and any(one.per == "run" for one in verdict.budgets):', "if False:",
         "gates/test_grants.py::test_a_budget_per_run_lets_nothing_through_outside_of_a_named_run",
     ),
     Mutant(
@@ -902,7 +902,7 @@ MUTANTS = [
     ),
     Mutant(
         "a run is not taken from a holder whose lease lasts", "stores/program.py",
-        "if run.holder not in {holder, gone} and not processes.may_take(run.holder, run.updated_at, now):", "if False:",
+        "if run.holder not in {holder, gone} and not workers.may_take(run.holder, run.updated_at, now):", "if False:",
         "stores/test_contract.py::TestMemory::test_of_eight_who_take_a_run_at_once_one_has_it",
     ),
     Mutant(

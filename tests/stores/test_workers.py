@@ -218,7 +218,7 @@ def test_a_lease_is_as_long_as_its_worker_says(monkeypatch: pytest.MonkeyPatch) 
 
 
 PRINT_NAME = (
-    "from sayso.stores import processes as worker; print(worker.current(), flush=True); import sys; sys.stdin.read()"
+    "from sayso.stores import workers as worker; print(worker.current(), flush=True); import sys; sys.stdin.read()"
 )
 
 
@@ -260,7 +260,7 @@ def test_process_number_given_out_again_is_not_taken_for_the_dead_worker() -> No
 # A process that tells its name, runs itself anew, and says of others whether they are gone.
 ANSWERS = """
 import os, sys
-from sayso.stores import processes as worker
+from sayso.stores import workers as worker
 print(worker.current(), flush=True)
 while line := os.read(0, 1000).decode().strip():
     if line == "again":
@@ -330,7 +330,7 @@ def test_process_of_another_time_namespace_lives_until_it_ends() -> None:
 def test_process_of_a_namespace_that_has_no_proc_of_its_own_lives() -> None:
     starts_one = f"""
 import subprocess, sys
-from sayso.stores import processes as worker
+from sayso.stores import workers as worker
 child = subprocess.Popen([sys.executable, "-c", {ANSWERS!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 child.stdout.readline()
 child.stdin.write(worker.current())

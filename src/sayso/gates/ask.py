@@ -12,7 +12,7 @@ from sayso.config import requester
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
 from sayso.gates.options import block_of, check_known, check_waits, quorum_of
-from sayso.gates.scope import Occasion, Scope
+from sayso.gates.scope import CallSite, Scope
 from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
 from sayso.model import duration
@@ -34,16 +34,14 @@ class Asking:
         text: The question.
         schema: The schema of the answer.
         here: The run in which it is asked.
-        occasion: The runs whose answers apply. Defaults to those that a blocking call would find.
+        site: The runs whose answers apply. Defaults to those that a blocking call would find.
         at: The place in a journaled run where it is asked, if `here` does not know it. Equal questions at two places
             have two answers.
     """
 
-    def __init__(
-        self, text: str, schema: Schema, here: Scope, at: str = "", *, occasion: Occasion | None = None
-    ) -> None:
+    def __init__(self, text: str, schema: Schema, here: Scope, at: str = "", *, site: CallSite | None = None) -> None:
         self._schema, self._here = schema, here
-        self._around = here.occasion_of_call(blocks=True) if occasion is None else occasion
+        self._around = here.call_site(blocks=True) if site is None else site
         self._at = at or next((known.at for known in here.lineage() if known.at), "")
         self._occasion = question_digest(text, schema.digest, 0)
         # A question that was answered in a parent of this task is asked again as well.
@@ -206,7 +204,7 @@ def _asking(
     _lately.append(schema)
     block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
     here = scope.current()
-    asking = Asking(question, schema, here, occasion=here.occasion_of_call(blocks=block is not None))
+    asking = Asking(question, schema, here, site=here.call_site(blocks=block is not None))
     waiter = Waiter(here, where, block)
     try:
         while True:

@@ -29,7 +29,7 @@ from sayso.gates.hooks import (
     shown_result,
 )
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion, current_task, executing
+from sayso.gates.scope import CallSite, current_task, executing
 from sayso.gates.signals import Caller, ConfirmationRequired
 from sayso.model import canonical, redaction
 from sayso.model.ids import StartToken, call_digest, new_token
@@ -68,7 +68,7 @@ class Started(NamedTuple):
 
 
 def execute(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, caller: Caller = _NOBODY
+    gate: Gate, store: ProgramStore, request: Request, wanted: CallSite | None = None, caller: Caller = _NOBODY
 ) -> Operations[Attempt]:
     """Start an approved call, run it from its stored form, and record how it ended.
 
@@ -115,7 +115,7 @@ def execute(
 
 
 def begin(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion | None = None, by: str | None = None,
+    gate: Gate, store: ProgramStore, request: Request, wanted: CallSite | None = None, by: str | None = None,
     caller: Caller = _NOBODY,
 ) -> Operations[Started]:  # fmt: skip
     """Start an approved call, for this process or the worker `by`: the first half of `execute`; durable on return.
@@ -154,7 +154,7 @@ def begin(
     return Started(started, token, args, kwargs, pid)
 
 
-def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -> dict[str, Any]:
+def _approved_arguments(gate: Gate, request: Request, wanted: CallSite | None) -> dict[str, Any]:
     """Return the arguments from the stored form, after checking that they are the approved ones."""
     call = request.effective
     arguments, digest_input = canonical.read(call.form, lambda: gate.schema.classes)
@@ -170,7 +170,7 @@ def _approved_arguments(gate: Gate, request: Request, wanted: Occasion | None) -
     if request.missing_votes:
         raise errors.AlteredRequestError(request.id, f"it has fewer approvals than required ({request.quorum})")
     if wanted is None:
-        wanted = Occasion(
+        wanted = CallSite(
             (), {}, request.acts_for, quorum=request.quorum, escalation=request.escalation, retries=gate.retries,
             idempotent=gate.idempotent,
         )  # fmt: skip
@@ -402,7 +402,7 @@ def replay(gate: Gate, store: ProgramStore, request: Request) -> Operations[Any]
 
 
 def look_into(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
+    gate: Gate, store: ProgramStore, request: Request, wanted: CallSite, caller: Caller
 ) -> Operations[Attempt | Request | None]:  # fmt: skip
     """Ask the gate's `verify=` hook about a call with an unknown outcome, and record its answer.
 

@@ -27,7 +27,7 @@ from sayso.gates.hooks import (
     under_record,
 )
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion
+from sayso.gates.scope import CallSite
 from sayso.gates.signals import Caller, not_found_again
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id
@@ -43,7 +43,7 @@ _OPEN = {State.PENDING, State.APPROVED}
 
 
 def find_or_ask(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: Occasion, caller: Caller,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], wanted: CallSite, caller: Caller,
     verdict: Verdict = HOLD,
 ) -> Operations[Request]:  # fmt: skip
     """Return the current request that answers this call, or else a new one; durable on return.
@@ -90,16 +90,16 @@ def find_or_ask(
 
 
 def _find(
-    gate: Gate, store: ProgramStore, digest: str, own: str, occasion: Occasion, caller: Caller
+    gate: Gate, store: ProgramStore, digest: str, own: str, site: CallSite, caller: Caller
 ) -> Operations[Request | None]:
     """Return the request that answers this call: that of its key, one decided here, the run's own, or a parent's."""
-    if occasion.key is not None:
-        return (yield from find_keyed(gate, store, lambda: digest, occasion))
+    if site.key is not None:
+        return (yield from find_keyed(gate, store, lambda: digest, site))
     if not caller.finds:
         return None
-    adopted = occasion.adopted.get(digest)
+    adopted = site.adopted.get(digest)
     finds = [*([] if adopted is None else [StoreCall(store.get, adopted)]), StoreCall(store.find, own)]
-    finds += [StoreCall(store.find, fingerprint(run_id, digest, occasion.place)) for run_id in occasion.run_ids[1:]]
+    finds += [StoreCall(store.find, fingerprint(run_id, digest, site.place)) for run_id in site.run_ids[1:]]
     for find in finds:
         try:
             found: Request | None = yield find
@@ -111,7 +111,7 @@ def _find(
 
 
 def _new_request(
-    gate: Gate, call: Call, own: str, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict
+    gate: Gate, call: Call, own: str, arguments: dict[str, Any], wanted: CallSite, verdict: Verdict
 ) -> Operations[Request]:
     secrets = frozenset[str]() if call.masked is None else secrets_of(gate, call.form, call.masked)
     if wanted.key is not None:
@@ -171,7 +171,7 @@ def _new_request(
 
 
 def find_keyed(
-    gate: Gate, store: ProgramStore, digest: Callable[[], str], occasion: Occasion
+    gate: Gate, store: ProgramStore, digest: Callable[[], str], site: CallSite
 ) -> Operations[Request | None]:  # fmt: skip
     """Return the current request with a key, if the digest of its call is that of `digest`.
 
@@ -180,7 +180,7 @@ def find_keyed(
     Raises:
         KeyReusedError: The key was used for another call.
     """
-    run_id, key = occasion.run_ids[0], cast("str", occasion.key)
+    run_id, key = site.run_ids[0], cast("str", site.key)
     found: Request | None = yield StoreCall(store.find_key, run_id, key)
     if found is None:
         return None
@@ -204,7 +204,7 @@ def held_by_now(store: ProgramStore, found: Request) -> Operations[Request | Non
 
 
 def find_earlier(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], site: CallSite, verdict: Verdict,
     waited: Request | None = None,
 ) -> Operations[Request | None]:  # fmt: skip
     """Return the earlier request of a call that its rule now allows, if there is one.
@@ -214,7 +214,7 @@ def find_earlier(
     denies the call, or nobody answered in time. Raises `PolicyError` if the arguments changed meanwhile.
 
     Args:
-        gate, store, arguments, occasion: As for `gated_call`.
+        gate, store, arguments, site: As for `gated_call`.
         verdict: The rule's verdict.
         waited: The request for which this very call has waited.
     """
@@ -222,21 +222,21 @@ def find_earlier(
         return None
     if waited is not None:
         return (yield from unchanged(gate, arguments, _if_it_answers(store, waited.id)))
-    if occasion.has_name and (occasion.key is not None or gate.key is not None):
-        found = yield from unchanged(gate, arguments, _of_key(gate, store, arguments, occasion))
+    if site.has_name and (site.key is not None or gate.key is not None):
+        found = yield from unchanged(gate, arguments, _of_key(gate, store, arguments, site))
         if found is not None:
             return found
     with suppress(errors.ArgumentError):  # such a call was never asked
-        adopted = occasion.adopted.get(_digest(gate, arguments)) if occasion.adopted else None
+        adopted = site.adopted.get(_digest(gate, arguments)) if site.adopted else None
         if adopted is not None:
             return (yield from unchanged(gate, arguments, _if_it_answers(store, adopted)))
     return None
 
 
 def _of_key(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], site: CallSite
 ) -> Operations[Request | None]:  # fmt: skip
-    keyed = occasion._replace(key=(yield from key_of(gate, arguments, occasion)))
+    keyed = site._replace(key=(yield from key_of(gate, arguments, site)))
     return (yield from find_keyed(gate, store, lambda: _digest(gate, arguments), keyed))
 
 
@@ -255,17 +255,17 @@ def _digest(gate: Gate, arguments: dict[str, Any]) -> str:
 # -- what the gate requires of it -----------------------------------------------------------------------------------
 
 
-def wanted_of(gate: Gate, occasion: Occasion, verdict: Verdict) -> Occasion:
+def wanted_of(gate: Gate, site: CallSite, verdict: Verdict) -> CallSite:
     """Return what the gate requires for a call that its rule holds."""
     # If a rule names who must approve, the gate's own escalation does not apply, unless the rule adds one.
     escalation = verdict.escalation or (gate.escalation if verdict.quorum is None else None)
-    return occasion._replace(
+    return site._replace(
         quorum=verdict.quorum or gate.quorum, escalation=escalation, retries=gate.retries, idempotent=gate.idempotent
     )
 
 
 def withdraw_if_too_weak(
-    gate: Gate, store: ProgramStore, wanted: Occasion, request: Request, verdict: Verdict | None = None
+    gate: Gate, store: ProgramStore, wanted: CallSite, request: Request, verdict: Verdict | None = None
 ) -> Operations[bool]:  # fmt: skip
     """Withdraw an open request that has less than the gate now requires; return whether it was withdrawn.
 
@@ -293,14 +293,14 @@ def withdraw_if_too_weak(
     return True
 
 
-def as_recorded(gate: Gate, occasion: Occasion, request: Request) -> tuple[Gate, Occasion]:
+def as_recorded(gate: Gate, site: CallSite, request: Request) -> tuple[Gate, CallSite]:
     """Return the gate and what it requires for a request whose rule is not asked again.
 
     Raises `PolicyError` as `under_record`.
     """
     # A rule may have required other people than the gate does, also fewer, and only the record tells whom.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request
-    wanted = occasion._replace(
+    wanted = site._replace(
         quorum=who.quorum, escalation=who.escalation, retries=gate.retries, idempotent=gate.idempotent
     )
-    return under_record(gate, request, occasion), wanted
+    return under_record(gate, request, site), wanted

@@ -353,7 +353,7 @@ def call_function(
         caller.recalled = recalled = run.finished_calls.recall(gate, opened, arguments)
         if recalled is not None and recalled.known is not None:
             return _known(recalled.known)
-    operations = gated_call(gate, opened, arguments, run.occasion_of_call(blocks=block is not None), caller)
+    operations = gated_call(gate, opened, arguments, run.call_site(blocks=block is not None), caller)
     return operations if on_reject == "raise" else _given_for_no(operations, on_reject)
 
 
@@ -500,22 +500,22 @@ def holding(
     store, here = config.open_store(options.get("store")), scope.current()
     if run is not None:
         here = scope.Scope(scope.checked_name(run), acts_for=here.acts_for, outer=here)
-    occasion = here.occasion_of_call(blocks=True)._replace(key=key)
-    verdict, request, denial = (yield from ask_rule(gate, given, occasion)), None, None
+    site = here.call_site(blocks=True)._replace(key=key)
+    verdict, request, denial = (yield from ask_rule(gate, given, site)), None, None
     if verdict.kind == "deny":
-        denial = yield from note_denial(gate, store, given, occasion, verdict)
+        denial = yield from note_denial(gate, store, given, site, verdict)
     elif verdict.kind == "allow" and not verdict.is_recorded:
-        request = yield from find_earlier(gate, store, given, occasion, verdict)
+        request = yield from find_earlier(gate, store, given, site, verdict)
         if request is not None:
-            gate = cast("ForeignGate", under_record(gate, request, occasion))
+            gate = cast("ForeignGate", under_record(gate, request, site))
         elif verdict.log:
-            yield from note_allowed(gate, store, occasion, verdict)
+            yield from note_allowed(gate, store, site, verdict)
     else:
         gate = cast("ForeignGate", gate.under(verdict))
-        request = yield from find_or_ask(gate, store, given, wanted_of(gate, occasion, verdict), Caller(), verdict)
+        request = yield from find_or_ask(gate, store, given, wanted_of(gate, site, verdict), Caller(), verdict)
         if key is None and request.state is State.RUNNING:
             raise already_started(request)
-    return kind(gate, store, here, occasion, given, request, denial, withdraw_on_exit=withdraws)
+    return kind(gate, store, here, site, given, request, denial, withdraw_on_exit=withdraws)
 
 
 def is_key(given: object) -> bool:

@@ -15,7 +15,7 @@ from sayso.gates.execution import execute, look_into, replay, send_back
 from sayso.gates.find_or_ask import as_recorded, find_earlier, find_or_ask, wanted_of, withdraw_if_too_weak
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, unchanged
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion, executing
+from sayso.gates.scope import CallSite, executing
 from sayso.gates.signals import Caller, already_started
 from sayso.model.request import Request, State
 from sayso.operations import Attempt, Operations, StoreCall, UserCall
@@ -35,7 +35,7 @@ def current_request() -> Request | None:
 
 
 def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, occasion: Occasion, caller: Caller,
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any] | None, site: CallSite, caller: Caller,
     request: Request | None = None,
 ) -> Operations[Attempt]:  # fmt: skip
     """Take one call through a gate: ask the rule, find or record its request, wait, start, run, record the outcome.
@@ -46,7 +46,7 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
         gate: The gate of the function.
         store: The store for its request.
         arguments: The arguments by name; None for those of `request`.
-        occasion: Where the call is made, and for whom.
+        site: Where the call is made, and for whom.
         caller: Who makes it: how it waits, what a rejection raises, what is saved with it. It is closed at the end.
         request: The request that the call already waits for, if the caller knows it. The rule is then not asked, unless
             the call has to be asked again.
@@ -61,29 +61,29 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
         StoreError: The store failed.
         OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
-    asked, wanted, form = gate, occasion, "{}" if request is None else request.call.form
+    asked, wanted, form = gate, site, "{}" if request is None else request.call.form
     waited: Request | None = None
     try:
         if request is not None:
-            asked, wanted = as_recorded(gate, occasion, request)
+            asked, wanted = as_recorded(gate, site, request)
             request = None if (yield from withdraw_if_too_weak(asked, store, wanted, request)) else request
         while True:
             if request is None:
                 arguments = gate.schema.decode(form) if arguments is None else arguments
-                verdict = yield from ask_rule(gate, arguments, occasion)
+                verdict = yield from ask_rule(gate, arguments, site)
                 if verdict is not HOLD and not verdict.is_recorded:
-                    request = yield from find_earlier(gate, store, arguments, occasion, verdict, waited)
+                    request = yield from find_earlier(gate, store, arguments, site, verdict, waited)
                     if request is None:
-                        return (yield from _unasked(gate, store, arguments, occasion, caller, verdict))
-                    asked, wanted = as_recorded(gate, occasion, request)
+                        return (yield from _unasked(gate, store, arguments, site, caller, verdict))
+                    asked, wanted = as_recorded(gate, site, request)
                 else:
                     asked = gate if verdict is HOLD else gate.under(verdict)
-                    wanted = wanted_of(gate, occasion, verdict)
+                    wanted = wanted_of(gate, site, verdict)
                     request = yield from find_or_ask(asked, store, arguments, wanted, caller, verdict)
             match request.state:
                 case State.PENDING:  # a decision made meanwhile is found, and the rule may decide otherwise by then
                     after = yield from caller.wait(waited := request)
-                    occasion = occasion._replace(key=request.key)  # a hook that gave another one would ask forever
+                    site = site._replace(key=request.key)  # a hook that gave another one would ask forever
                 case State.RUNNING:
                     after = yield from caller.running(request)
                 case State.APPROVED | State.UNKNOWN:
@@ -101,14 +101,14 @@ def gated_call(  # noqa: C901, PLR0912  one loop, to be read from top to bottom
 
 
 def _unasked(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, caller: Caller, verdict: Verdict
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], site: CallSite, caller: Caller, verdict: Verdict
 ) -> Operations[Attempt]:
     """Run or refuse a call as the rule decides, without asking a person."""
     if verdict.kind == "deny":
-        raise caller.denied((yield from note_denial(gate, store, arguments, occasion, verdict)))
+        raise caller.denied((yield from note_denial(gate, store, arguments, site, verdict)))
     gate.check_bounds(arguments)
     if verdict.log:
-        yield from unchanged(gate, arguments, note_allowed(gate, store, occasion, verdict))
+        yield from unchanged(gate, arguments, note_allowed(gate, store, site, verdict))
     handled = Handled.now()
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
     claim_not_executed(attempt.raised, handled)  # and not that of a call around it
@@ -117,7 +117,7 @@ def _unasked(
 
 
 def _run(
-    gate: Gate, store: ProgramStore, request: Request, wanted: Occasion, caller: Caller
+    gate: Gate, store: ProgramStore, request: Request, wanted: CallSite, caller: Caller
 ) -> Operations[Attempt | Request | None]:
     """Start and run an approved call, once; return how it ended.
 

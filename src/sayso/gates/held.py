@@ -40,10 +40,10 @@ class HeldBase:
     """The common part of `Held` and `sayso.aio.Held`: the call's state when it was last read."""
 
     def __init__(
-        self, gate: Gate, store: Store, run: scope.Scope, occasion: scope.Occasion, given: dict[str, Any],
+        self, gate: Gate, store: Store, run: scope.Scope, site: scope.CallSite, given: dict[str, Any],
         request: Request | None, denial: str | None, *, withdraw_on_exit: bool,
     ) -> None:  # fmt: skip
-        self._gate, self._store, self._run, self._occasion = gate, store, run, occasion
+        self._gate, self._store, self._run, self._site = gate, store, run, site
         self._given, self._request, self._denial = given, request, denial
         self._withdraws = withdraw_on_exit
         self._started: Started | None = None
@@ -131,7 +131,7 @@ class HeldBase:
             return own
         gate, caller = replace(self._gate, function=function), _OnceCaller(self._run, self._store, keeps_request=True)
         try:
-            attempt = yield from gated_call(gate, self._store, self._given, self._occasion, caller, request)
+            attempt = yield from gated_call(gate, self._store, self._given, self._site, caller, request)
         finally:
             self._request = caller.latest or request
         if caller.has_run:
@@ -173,7 +173,7 @@ class HeldBase:
         if request.state is not State.APPROVED:
             raise _not_startable(request)
         # Its rule may by now require less than before.
-        gate, wanted = as_recorded(self._gate, self._occasion, request)
+        gate, wanted = as_recorded(self._gate, self._site, request)
         waiter = Waiter(self._run, self._store, keeps_request=True)
         returned = yield from send_back(gate, self._store, request)
         if returned is not None:  # a reviewer's change is not valid: it waits again
@@ -192,7 +192,7 @@ class HeldBase:
         return dict(self._started.args[0])
 
     def _beginning(
-        self, gate: Gate, request: Request, wanted: scope.Occasion, by: str | None, waiter: Waiter
+        self, gate: Gate, request: Request, wanted: scope.CallSite, by: str | None, waiter: Waiter
     ) -> Operations[Started]:
         waiter.wait_for(request)  # so that an approval that nobody can use any more is withdrawn
         waiter.begin(request)
@@ -263,7 +263,7 @@ class HeldBase:
         is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id
         # After its own error, a program may come back to a run with a name.
         comes_back = (signals.ConfirmationRequired, *self._gate.suspends)
-        is_cancelled |= not (self._occasion.has_name or error is None or isinstance(error, comes_back))
+        is_cancelled |= not (self._site.has_name or error is None or isinstance(error, comes_back))
         if request.state is State.APPROVED and is_cancelled and request.key is None:
             yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 

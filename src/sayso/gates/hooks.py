@@ -25,7 +25,7 @@ from uuid import UUID
 from sayso import errors, telemetry
 from sayso.config import requester
 from sayso.gates.options import Gate
-from sayso.gates.scope import Occasion, executing
+from sayso.gates.scope import CallSite, executing
 from sayso.model import canonical, redaction
 from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import place
@@ -198,7 +198,7 @@ _ONE_VALUE = (str, int, float, Decimal, date, datetime, time, UUID, Enum, PurePa
 # -- the rule ----------------------------------------------------------------------------------------------------
 
 
-def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Operations[Verdict]:
+def ask_rule(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operations[Verdict]:
     """Return the verdict of the gate's rule, or of the policy file, on a call with these arguments."""
     policy = gate.policy()
     if policy is None:
@@ -206,10 +206,10 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Opera
             return HOLD
         verdict = yield from _own_rule(gate, arguments)
     else:
-        verdict = _of_policy(gate, policy, arguments, occasion)
+        verdict = _of_policy(gate, policy, arguments, site)
     if gate.always and verdict.kind == "allow":
         return replace(verdict, kind="hold", reason=None, budgets=(), log=False)
-    if not occasion.has_name and any(one.per == "run" for one in verdict.budgets):
+    if not site.has_name and any(one.per == "run" for one in verdict.budgets):
         why = "a budget per run limits nothing here, because each task, thread or call has its own: use sayso.run()"
         return replace(verdict, kind="hold", reason=why, budgets=(), log=False)
     if policy is not None and verdict.kind == "allow":
@@ -217,8 +217,8 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Opera
     return verdict
 
 
-def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: Occasion) -> Verdict:
-    run, handled = occasion.run_ids[0] if occasion.has_name else None, sys.exc_info()[1]
+def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], site: CallSite) -> Verdict:
+    run, handled = site.run_ids[0] if site.has_name else None, sys.exc_info()[1]
     try:
         return policy.verdict(
             gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject,
@@ -230,7 +230,7 @@ def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], occasion: 
         refuse(gate, str(policy), error, arguments, handled)
 
 
-def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
+def under_record(gate: Gate, request: Request, site: CallSite) -> Gate:
     """Return the gate for a recorded request, with the masks and the effect of the rule that held it.
 
     Raises:
@@ -241,7 +241,7 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
     if request.effect is not None and gate.effect is None:
         policy = gate.policy()
         if policy is not None:
-            effect = _of_policy(gate, policy, gate.schema.decode(request.call.form), occasion).effect
+            effect = _of_policy(gate, policy, gate.schema.decode(request.call.form), site).effect
         if effect is None and request.edited is not None:
             what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
             raise errors.PolicyError(f"effect of {gate.name}:", what)
@@ -251,22 +251,22 @@ def under_record(gate: Gate, request: Request, occasion: Occasion) -> Gate:
 
 
 def note_denial(
-    gate: Gate, store: ProgramStore, arguments: dict[str, Any], occasion: Occasion, verdict: Verdict
+    gate: Gate, store: ProgramStore, arguments: dict[str, Any], site: CallSite, verdict: Verdict
 ) -> Operations[str]:
     """Write to the journal that the rule denied a call; return the reason."""
     secrets = secrets_among(gate, arguments)
     reason = None if verdict.reason is None or secrets is None else redaction.fit(verdict.reason, secrets)
     rule = verdict.rule or gate.rule
     detail = {"tool": gate.tool, "rule": rule, "reason": reason}
-    yield StoreCall(store.note, occasion.run_ids[0], "denied", requester(), detail)
+    yield StoreCall(store.note, site.run_ids[0], "denied", requester(), detail)
     telemetry.denied(gate.name)
     return reason or f"{rule} denies {gate.name}"
 
 
-def note_allowed(gate: Gate, store: ProgramStore, occasion: Occasion, verdict: Verdict) -> Operations[None]:
+def note_allowed(gate: Gate, store: ProgramStore, site: CallSite, verdict: Verdict) -> Operations[None]:
     """Write to the journal that a rule with `log` allowed a call; durable before the call runs."""
-    detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": occasion.key}
-    yield StoreCall(store.note, occasion.run_ids[0], "allowed", requester(), detail)
+    detail = {"tool": gate.tool, "rule": verdict.rule or gate.rule, "key": site.key}
+    yield StoreCall(store.note, site.run_ids[0], "allowed", requester(), detail)
 
 
 def _own_rule(gate: Gate, arguments: dict[str, Any]) -> Operations[Verdict]:
@@ -385,22 +385,22 @@ class _Template(string.Formatter):
         return _shortest(value) if self._is_name else value, first
 
 
-def key_of(gate: Gate, arguments: dict[str, Any], occasion: Occasion) -> Operations[str | None]:
+def key_of(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operations[str | None]:
     """Return the key of a call; None if its gate has none.
 
     Raises:
         PolicyError: The key cannot be computed.
         ConfigError: The run has no name, so the key could never be found again.
     """
-    if occasion.key is None and gate.key is None:
+    if site.key is None and gate.key is None:
         return None
-    if not occasion.has_name:
+    if not site.has_name:
         raise errors.ConfigError(
             f"the key of {gate.name} needs a named run, and this run has none: use `with sayso.run('order-4721'):`"
             " or pass run= to hold(). Nothing was asked and nothing ran"
         )
-    if occasion.key is not None:
-        return occasion.key
+    if site.key is not None:
+        return site.key
     return (yield from _filled(gate, "key", gate.key, arguments, is_name=True))
 
 
@@ -455,7 +455,7 @@ def prompt_of(gate: Gate, prompt: str | Callable[..., Any], arguments: dict[str,
 
 
 def facts_of(
-    gate: Gate, call: Call, arguments: dict[str, Any], wanted: Occasion, verdict: Verdict, secrets: frozenset[str]
+    gate: Gate, call: Call, arguments: dict[str, Any], wanted: CallSite, verdict: Verdict, secrets: frozenset[str]
 ) -> Operations[dict[str, Any]]:  # fmt: skip
     """Return the facts about a call for a front end; those of the rule override those of the gate."""
     facts: Any = {}

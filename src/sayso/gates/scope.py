@@ -3,7 +3,7 @@
 A decision applies only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
 processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
-caller's run. Leaving a run ends everything that began inside it. An `Occasion` has, for one call, the runs whose
+caller's run. Leaving a run ends everything that began inside it. A `CallSite` has, for one call, the runs whose
 decisions apply, the people it acts for, and what its gate requires. `FinishedCalls` is implemented by `sayso.runs`.
 Invariant: a person for whom a call is made cannot decide it; outside a named run, that is everybody for whom this
 process acts.
@@ -38,7 +38,7 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
-class Occasion(NamedTuple):
+class CallSite(NamedTuple):
     """Where a call is made and for whom, and what its gate requires of an approval there.
 
     A key and a place both distinguish the calls of a run. A place is the position in the run's own code, by which a
@@ -99,7 +99,7 @@ class Occasion(NamedTuple):
         own = [by for by in deciders if any(by.may_be(person) for person in self.acts_for)]
         return f"it was decided by {own[0]}, for whom the program acts" if own else None
 
-    def joined(self, request: Request) -> Occasion:
+    def joined(self, request: Request) -> CallSite:
         """Return what to require in place of `request`: what it required, and what is required now."""
         also = tuple(person for person in request.acts_for if person not in self.acts_for)
         mine, theirs = self.escalation, request.escalation
@@ -179,7 +179,7 @@ class Scope:
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
-        self._occasion = Occasion((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
+        self._site = CallSite((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.finished_calls: FinishedCalls | None = None
@@ -235,29 +235,29 @@ class Scope:
         job = None if self.owner is None else self.owner.job
         return None if job is None or job.is_lent else job.pool
 
-    def occasion_of_call(self, *, blocks: bool) -> Occasion:
-        """Return the occasion for a call of this run.
+    def call_site(self, *, blocks: bool) -> CallSite:
+        """Return the call site for a call of this run.
 
         In a run without a name, no earlier decision applies to a blocking call, and one that raises asks nothing in a
         pool's thread, because no program could come back to it.
         """
-        if self._occasion is not None and self.owner is None:
-            return self._occasion
+        if self._site is not None and self.owner is None:
+            return self._site
         if blocks:
-            return Occasion(_OneCall(), self.open_calls, self.occasion.acts_for, has_name=False)
+            return CallSite(_OneCall(), self.open_calls, self.site.acts_for, has_name=False)
         pool = self.pool
-        return self.occasion if pool is None else self.occasion._replace(pool=pool)
+        return self.site if pool is None else self.site._replace(pool=pool)
 
     @property
-    def occasion(self) -> Occasion:
+    def site(self) -> CallSite:
         """What the gate needs to know about this scope."""
-        if self._occasion is not None and (self._occasion.has_name or not _acting):
-            return self._occasion
+        if self._site is not None and (self._site.has_name or not _acting):
+            return self._site
         lineage = tuple(self.lineage())
         adopted: dict[str, str] = {}
         for scope in reversed(lineage):
             adopted |= scope.adopted
-        return Occasion(tuple(scope.run_id for scope in lineage), adopted, _merged(_acting.values()), has_name=False)
+        return CallSite(tuple(scope.run_id for scope in lineage), adopted, _merged(_acting.values()), has_name=False)
 
 
 class _Owner:

@@ -22,7 +22,7 @@ from sayso.gates import scope
 from sayso.gates.execution import execute
 from sayso.gates.find_or_ask import find_or_ask
 from sayso.gates.options import quorum_of
-from sayso.gates.scope import Occasion
+from sayso.gates.scope import CallSite
 from sayso.gates.signals import Caller
 from sayso.model import canonical, duration
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
@@ -172,10 +172,10 @@ def _submit(
         if call_digest(gate.tool, gate.schema.digest, form.digest_input) != known.last.call.digest:
             raise _changed_error(known.last)
     context = _context(target, role, confirm if number == 1 else None) | {"confirm_id": confirm_id, "round": number}
-    occasion = Occasion(
+    site = CallSite(
         (run_id,), {}, _excluded_deciders(role), place=f"{confirm_id}/{number}", context=context, quorum=gate.quorum
     )
-    request = yield from find_or_ask(gate, where, arguments, occasion, Caller())
+    request = yield from find_or_ask(gate, where, arguments, site, Caller())
     yield from _withdraw_duplicate(where, run_id, request)
     stored: StoredConfirm = yield StoreCall(find_confirm, where, request.id)
     try:
@@ -187,7 +187,7 @@ def _submit(
 
 def _excluded_deciders(role: str) -> tuple[Identity, ...]:
     """Return who may not decide this role's requests: anybody of its name, and those whom the program acts for."""
-    around = scope.current().occasion.acts_for
+    around = scope.current().site.acts_for
     try:
         own = Identity(PROGRAM, " ".join(role.split()))
     except ValueError:  # no reviewer can have such a name

@@ -154,7 +154,7 @@ async def record_question(step: StepContext, asks: events.QuestionAsked) -> even
         fingerprint=fingerprint(history.run_id, digest, place), place=place,
         subject=Question(text, digest, schema.text, schema.digest), requester=requester(), created_at=now,
         expires_at=now + _WAITS_FOR, approval_window=_WAITS_FOR, on_behalf_of=acts_for[0] if acts_for else None,
-        also_for=acts_for[1:], context={**(step.occasion.context or {}), **facts},
+        also_for=acts_for[1:], context={**(step.site.context or {}), **facts},
     )  # fmt: skip
     body = {"waits": request.id, "path": step.path, "name": step.runnable.name, "schema": asks.schema}
     if asks.number == step.late:

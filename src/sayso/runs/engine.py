@@ -236,7 +236,7 @@ def _gated(step: StepContext, arguments: Body | None, request: Request | None = 
     """Make a call through its gate."""
     gate, caller = step.runnable.gate, _StepCaller(step)
     try:
-        attempt = yield from gated_call(gate, step.history.store, arguments, step.occasion, caller, request)
+        attempt = yield from gated_call(gate, step.history.store, arguments, step.site, caller, request)
     except Denied as no:  # by a person or the rule; a refusal inside the handler is in the attempt
         if step.runnable.on_reject == "raise" or no.signal is None:
             raise

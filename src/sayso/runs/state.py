@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
-from sayso.gates.scope import Occasion, Scope
+from sayso.gates.scope import CallSite, Scope
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK, dumps
 from sayso.model.redaction import DEFAULT_KEYS
@@ -498,13 +498,13 @@ class StepContext:
             step = step.parent
 
     @property
-    def occasion(self) -> Occasion:
+    def site(self) -> CallSite:
         """The position of the call, for the gate."""
         facts = {
             "path": self.path, "runnable_name": self.runnable.name, "runnable_type": self.runnable.type,
             "tool_call_id": self.tool_call_id,
         }  # fmt: skip
-        return Occasion((self.history.run_id,), {}, self.history.acts_for, place=self.place, context=facts)
+        return CallSite((self.history.run_id,), {}, self.history.acts_for, place=self.place, context=facts)
 
     def record(self, status: events.RunStatus, *, value: Any = None, error: Body | None = None) -> None:
         """Add the end of this step to the history; the next checkpoint saves it."""
