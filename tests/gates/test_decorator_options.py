@@ -397,10 +397,11 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(decorator: str
         declare(pay, qourum=2)
 
 
+@pytest.mark.parametrize("option", ["qourum", "approvers"])
 @pytest.mark.parametrize("decorator", DECORATORS)
-def test_a_misspelt_option_is_refused_before_there_is_a_function(decorator: str) -> None:
+def test_a_misspelt_option_is_refused_before_there_is_a_function(decorator: str, option: str) -> None:
     with pytest.raises(TypeError, match="did you mean quorum="):
-        DECORATORS[decorator][0](qourum=2)
+        DECORATORS[decorator][0](**{option: 2})
 
 
 def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:

@@ -424,10 +424,18 @@ def annotated(function: Callable[..., Any]) -> Any:
     return function if hasattr(function, "__qualname__") else type(function).__call__
 
 
+# What other libraries call an option of ours.
+_ELSEWHERE = {
+    "approvals": "quorum", "approvers": "quorum", "condition": "when", "min_approvals": "quorum",
+    "needs_approval": "when", "requires_approval": "when", "reviewers": "roles", "ttl": "expires",
+}  # fmt: skip
+
+
 def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:
     """Return the error for an unknown keyword argument; `name` is the function's public name."""
     from difflib import get_close_matches
 
-    near = get_close_matches(given, sorted(known), 1)
+    meant = _ELSEWHERE.get(given)
+    near = [meant] if meant in known else get_close_matches(given, sorted(known), 1)
     hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(sorted(known))}."
     return TypeError(f"{name}() has no {given}=; {hint} Nothing was done")
