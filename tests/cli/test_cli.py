@@ -504,7 +504,7 @@ def test_doctor_is_content_with_a_good_store() -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "everything is in order")
     assert "0600" in done.out
     assert "pending 1" in done.out
-    assert "SAYSO_KEY         not set, arguments are readable in the file\n" in done.out
+    assert "SAYSO_KEY         not set, arguments are readable in the store\n" in done.out
     assert "rules             none; a gate without when= holds every call\n" in done.out
     found = sayso("doctor", "--json").data
     assert found["found"]["newest record"].endswith("Z")

@@ -99,7 +99,9 @@ def mcp_gateway(cli: CliContext, command: tuple[str, ...], **options: Any) -> in
                 f"--listen takes a loopback address, such as 127.0.0.1:8700, not {options['listen']!r}, because anyone"
                 " who reaches it can call the tools; to share it, put a proxy with a sign-in in front"
             )
-        asyncio.run(_http().serve_http(open_session, host.strip("[]"), int(port)))
+        serve = _http().serve_http
+        echo_err(f"sayso: serving at http://{options['listen']}/mcp")
+        asyncio.run(serve(open_session, host.strip("[]"), int(port)))
         return 0
 
 

@@ -88,7 +88,7 @@ def _text(value: Any) -> str:
 def _findings(cli: CliContext) -> Iterator[_Finding]:
     has_key = bool(os.environ.get("SAYSO_KEY"))
     yield _Finding(
-        "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments are readable in the file"
+        "SAYSO_KEY", "set, arguments are sealed" if has_key else "not set, arguments are readable in the store"
     )
     yield from _settings_findings()
     known: list[registry.ChannelHealth] | None = None
