@@ -57,7 +57,7 @@ _NAMES = {
     " clear_confirmation confirm_first get_confirmation_context get_confirmation_status respond_to_confirmation",
     "errors": "SaysoError",
     "gates.ask": "ask",
-    "gates.call": "current_request",
+    "gates.gated_call": "current_request",
     "gates.gate": "gate hold",
     "gates.held": "Held",
     "gates.ambiguous": "NotExecuted",
