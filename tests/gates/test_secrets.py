@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -178,6 +179,27 @@ def test_result_that_holds_secrets_is_scrubbed_in_the_record_and_whole_for_the_c
     assert execution is not None
     assert execution.result is not None
     assert "***" in execution.result
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+def test_the_password_of_a_url_in_a_result_or_error_is_masked_in_the_record(store: Store, *, raises: bool) -> None:
+    url = "postgres://me:hunter22@db/x"
+
+    @sayso.gate(wait="raise")
+    def connect(attempt: int) -> str:
+        if raises:
+            raise OSError(f"cannot connect to {url}")
+        return url
+
+    request_id = held(connect, attempt=1).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    with pytest.raises(OSError, match="hunter22") if raises else nullcontext():
+        assert connect(attempt=1) == url
+    execution = store.get(request_id).execution
+    assert execution is not None
+    recorded = execution.error if raises else execution.result
+    assert recorded is not None
+    assert "postgres://me:***@db/x" in recorded
 
 
 def test_outcome_that_cannot_be_recorded_tells_no_secret(

@@ -37,7 +37,6 @@ from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
 _T = TypeVar("_T")
-_NO_SECRET_INSIDE = {str, int, float, bool}
 
 
 class HookError(Exception):
@@ -168,14 +167,9 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
         return None
     if len(text) > 65_536:
         return None
-    if request.call.masked is None and type(value) in _NO_SECRET_INSIDE and request.edited is None:
-        return text
-    secrets = secrets_known(gate, request)
-    if not secrets and type(value) in _NO_SECRET_INSIDE:
-        return text
     tree = canonical.load(text)
     masked = gate.redaction.mask(tree)
-    return redaction.scrub(text if masked is tree else dump(masked), secrets)
+    return redaction.scrub(text if masked is tree else dump(masked), secrets_known(gate, request))
 
 
 def refused_by_types(gate: Gate, request: Request, edited: Call) -> list[str]:

@@ -1,7 +1,7 @@
 """Redaction of secrets: which names mark a secret, and how values and texts are masked.
 
 Values are masked by the names of arguments and fields (`Redaction`). In free text, `scrub` masks the values that were
-masked elsewhere, and passwords in URLs. Edits of masked values are in `sayso.model.edit`.
+masked elsewhere, `conceal` the passwords in URLs, and `fit` both. Edits of masked values are in `sayso.model.edit`.
 """
 
 from __future__ import annotations
@@ -385,6 +385,8 @@ def scrub(text: str, secrets: Collection[str]) -> str:
     Quoted forms of a secret (`repr`, JSON, URL) and its longer lines are found too. Secrets of fewer than four
     characters are left alone. Parts of a secret and other encodings of it are not found.
     """
+    if not secrets:
+        return text
     wanted = secrets if len(secrets) <= _FEW else _likely(text, secrets)
     spans = sorted(_spans(text, {form for secret in wanted for form in _spellings(secret)}))
     if not spans:
@@ -466,8 +468,8 @@ def _spans(text: str, forms: Collection[str]) -> Iterator[tuple[int, int]]:
 
 
 def fit(text: str, secrets: Collection[str]) -> str:
-    """Return `text` with secrets masked and lone surrogates escaped, so that a store can keep it."""
-    return storable(scrub(text, secrets) if secrets else text)
+    """Return `text` with secrets and passwords in URLs masked and lone surrogates escaped, so that it can be stored."""
+    return storable(conceal(scrub(text, secrets)))
 
 
 def error_text(error: BaseException, secrets: Collection[str]) -> str:

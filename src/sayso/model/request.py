@@ -531,7 +531,7 @@ def without_secrets(request: Request, text: str) -> str:
         return text
     calls = {call.digest: call for call in (request.subject, request.effective)}
     secrets = frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
-    return scrub(text, secrets) if secrets else text
+    return scrub(text, secrets)
 
 
 def secrets_of_call(call: Call, request: Request) -> frozenset[str]:
