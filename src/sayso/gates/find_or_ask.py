@@ -32,7 +32,7 @@ from sayso.gates.signals import Caller, not_found_again
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Call, Request, State, build_request
+from sayso.model.request import Call, Request, State
 from sayso.operations import Operations, StoreCall
 from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
@@ -131,7 +131,7 @@ def _new_request(
     title = None if gate.title is None else (yield from text_of(gate, "title", gate.title, arguments, secrets))
     summary = None if gate.summary is None else (yield from text_of(gate, "summary", gate.summary, arguments, secrets))
     now = clock.now()
-    return build_request(
+    return Request(
         id=new_request_id(),
         kind="call",
         run_id=wanted.run_ids[0],

@@ -29,7 +29,7 @@ from sayso.gates.scope import CallSite, executing
 from sayso.model import canonical, redaction
 from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import place
-from sayso.model.request import Call, Request, build_call
+from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.operations import HookCall, Operations, StoreCall
 from sayso.policy import Happened, Policy, Verdict, verdict_of
@@ -72,7 +72,7 @@ def masked_call(gate: Gate, arguments: dict[str, Any], form: canonical.Form, sch
     masked = gate.redaction.mask(tree)
     is_masked = masked is not tree or gate.redactor is not None
     text = dump(masked) if is_masked else None
-    return build_call(
+    return Call(
         tool=gate.tool, name=gate.name, form=form.text, masked=text, digest=digest, schema=schema.text,
         schema_digest=schema.digest,
     )  # fmt: skip

@@ -38,7 +38,7 @@ from sayso.model import canonical
 from sayso.model.duration import ago
 from sayso.model.edit import is_target, must_not_be_read_only
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.request import Call, Decision, Execution, Request, State, build_execution, voter_of, without_secrets
+from sayso.model.request import Call, Decision, Execution, Request, State, voter_of, without_secrets
 from sayso.model.reviewer import Identity
 
 MOST_KEPT = 1_048_576
@@ -519,7 +519,7 @@ def start(
         _must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
     stopped, unresolved = (0, False) if before is None else (before.stopped, again or before.unresolved)
-    execution = build_execution(
+    execution = Execution(
         token=token, worker=worker, attempt=attempt, started_at=now, stopped=stopped, unresolved=unresolved
     )
     detail = {"attempt": attempt, "worker": worker, "fingerprint": request.current_fingerprint}

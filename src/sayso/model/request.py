@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from sayso.model import canonical
 from sayso.model.canonical import MASK
@@ -405,23 +405,6 @@ class Request:
         if self.decision is None or self.decision.answer is None:
             return None
         return cast("Any", canonical.display(canonical.load(self.decision.answer)))["answer"]
-
-
-if TYPE_CHECKING:
-    build_request, build_call, build_decision, build_execution = Request, Call, Decision, Execution
-else:
-
-    def _builder(kind: type) -> Any:
-        """Return a fast constructor: a frozen class sets its fields one by one, which takes 7 us instead of 2."""
-
-        def build(**given: Any) -> Any:
-            new = object.__new__(kind)
-            object.__setattr__(new, "__dict__", given)  # the class has the defaults of the other fields
-            return new
-
-        return build
-
-    build_request, build_call, build_decision, build_execution = map(_builder, (Request, Call, Decision, Execution))
 
 
 # -- the message to the model that asked --------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from sayso.model.canonical.json_tree import dump
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.grant import Grant
 from sayso.model.ids import ID_LENGTH
-from sayso.model.request import Call, Decision, Request, State, Verb, build_decision
+from sayso.model.request import Call, Decision, Request, State, Verb
 from sayso.model.reviewer import LOCAL, Delegation, Identity, Reviewer
 from sayso.model.schema import SchemaError
 from sayso.model.teamwork import LONGEST, Comment, comments_in
@@ -569,7 +569,7 @@ class Review:
         channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
         who, channel = self._who(by), channel or self.channel
-        decision = build_decision(
+        decision = Decision(
             verb=verb, by=who.identity, at=clock.now(), channel=channel, fingerprint="",
             comment=None if comment is None else storable(comment),
             edited=edited is not None, answer=answer, again=again,

@@ -26,7 +26,6 @@ from sayso.model.request import (
     Question,
     Request,
     State,
-    build_request,
     notes_of,
     search_text,
 )
@@ -442,7 +441,7 @@ def _read(row: RequestRow, seal: Seal, schema: Callable[[str], str]) -> Request:
     plain = _NOT_SAID | {name: value for name, value in asked.items() if name in _PLAIN}
     plain["redact"], plain["channels"] = tuple(plain["redact"]), tuple(plain["channels"])
     plain["budgets"] = tuple((text, name) for text, name in plain["budgets"])
-    return build_request(
+    return Request(
         id=row.id,
         kind="call" if row.kind == "call" else "question",
         run_id=row.run_id,
