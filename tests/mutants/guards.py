@@ -207,7 +207,7 @@ MUTANTS = [
     ),
     Mutant(
         "a call that blocks without a named run finds no earlier decision", "gates/scope.py",
-        "return CallSite(_OneCall(), self.open_calls, self.site.acts_for, has_name=False)", "return self.site",
+        "return CallSite((new_run_id(),), self.open_calls, self.site.acts_for, has_name=False)", "return self.site",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",
     ),
     Mutant(

@@ -238,13 +238,13 @@ class Scope:
     def call_site(self, *, blocks: bool) -> CallSite:
         """Return the call site for a call of this run.
 
-        In a run without a name, no earlier decision applies to a blocking call, and one that raises asks nothing in a
-        pool's thread, because no program could come back to it.
+        In a run without a name, a blocking call is a run of its own, to which no earlier decision applies, and one that
+        raises asks nothing in a pool's thread, because no program could come back to it.
         """
         if self._site is not None and self.owner is None:
             return self._site
         if blocks:
-            return CallSite(_OneCall(), self.open_calls, self.site.acts_for, has_name=False)
+            return CallSite((new_run_id(),), self.open_calls, self.site.acts_for, has_name=False)
         pool = self.pool
         return self.site if pool is None else self.site._replace(pool=pool)
 
@@ -272,21 +272,6 @@ class _Owner:
     @property
     def is_over(self) -> bool:
         return self.job is not None and self.job.is_over
-
-
-class _OneCall(Sequence[str]):
-    """The run of a single call. Its id is created on demand, because most calls are allowed and need none."""
-
-    def __init__(self) -> None:
-        self._run_ids: Any = ()
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if not self._run_ids:
-            self._run_ids = (new_run_id(),)
-        return self._run_ids[index]
 
 
 # The persons for whom the open runs of this process act: a call outside any run may come from one of them through a
