@@ -1278,24 +1278,6 @@ class Delivery(pydantic.BaseModel):
     zip: int
 
 
-def test_only_plain_values_of_a_schema_that_says_nothing_else_are_taken_as_they_are() -> None:
-    def pay(amount: int, to: str, *, is_urgent: bool) -> None: ...
-
-    text = Schema.from_text(Schema.of(pay).text)
-    plain: dict[str, Any] = {"amount": 1, "to": "ada", "is_urgent": True}
-    assert text.is_plainly_fit(plain)
-    assert text.fit(plain) == plain
-    for wrong in ({"amount": True}, {"amount": 1.0}, {"amount": "1"}, {"to": None}, {"is_urgent": 1}, {"more": 1}):
-        assert not text.is_plainly_fit({**plain, **wrong}), wrong
-    assert not text.is_plainly_fit({"amount": 1, "to": "ada"})
-    for more in ({"minProperties": 4}, {"dependentRequired": {"to": ["more"]}}, {"not": {}}, {"required": ["z"]}):
-        assert not Schema.from_text(json.dumps({**text.tree, **more})).is_plainly_fit(plain), more
-    bounded = {**text.properties, "amount": {"type": "integer", "maximum": 0}}
-    assert not Schema.from_text(json.dumps({**text.tree, "properties": bounded})).is_plainly_fit(plain)
-    foreign = {name: part for name, part in text.tree.items() if name != "x-sayso-signature"}
-    assert Schema.from_text(json.dumps(foreign)).is_plainly_fit(plain)
-
-
 def test_a_bare_number_is_no_moment_and_a_date_alone_no_date_and_time() -> None:
     def meet(day: dt.date, moment: dt.datetime, hour: dt.time) -> None: ...
 

@@ -48,7 +48,6 @@ _BOUNDS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"}
     | {"minItems", "maxItems", "minProperties", "maxProperties", "x-sayso-limits", "x-sayso-strict"}
 )
-_SIGNATURE = frozenset({"$schema", "x-sayso-signature", "type", "properties", "required", "additionalProperties"})
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 _STEP = re.compile(r"\[(\d+)\]|\.(\w+)")
 
@@ -266,18 +265,6 @@ class Schema:
         self._raise(problems)
         return made
 
-    def is_plainly_fit(self, values: Mapping[str, Json]) -> bool:
-        """Return whether `fit` would return these values as they are, found without it; False if it is not sure.
-
-        It is if the schema asks for one plain type of each argument, all are given, and it says nothing else.
-        """
-        quick = self._quick
-        return (
-            self._is_plain
-            and values.keys() == quick.keys()
-            and all(type(value) is quick[name] for name, value in values.items())
-        )
-
     def misfits(self, values: Mapping[str, object]) -> list[str]:
         """Return the problems that would prevent a reviewer from editing these values. Cheap for correct types."""
         problems: list[Problem] = []
@@ -361,15 +348,6 @@ class Schema:
         plain = {name: node for name, node in self._nodes.items() if node.keys() - _WORDS - {"default"} == {"type"}}
         kinds = {name: str(node["type"]) for name, node in plain.items()}  # a foreign schema may list several
         return {name: _QUICK[kind] for name, kind in kinds.items() if kind in _QUICK}
-
-    @cached_property
-    def _is_plain(self) -> bool:
-        """Whether it asks for one plain type of each argument, and says nothing else."""
-        return (
-            self.tree.keys() <= _SIGNATURE
-            and self.tree.get("type") == "object"
-            and self.properties.keys() == self._quick.keys() >= set(self.required)
-        )
 
     @cached_property
     def _bounded(self) -> list[str]:

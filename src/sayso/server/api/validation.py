@@ -78,8 +78,6 @@ def _must_match_types(named: dict[str, Json], schema: Schema) -> None:
     # added, and what is shown is all that it gets.
     if schema.is_own and named.keys() != schema.properties.keys():
         _refuse("the arguments must match the function's parameters exactly: all of them and no others")
-    if schema.is_plainly_fit(named):  # most calls are, and `fit` takes a fifth of the time of an ask
-        return
     # A default that only the program knows may be None although the type does not allow it (`token: str = None`).
     free = {
         name for name, form in named.items()
