@@ -11,7 +11,7 @@ from sayso import clock, config
 from sayso.config import requester
 from sayso.errors import ConfigError, InvalidAnswerError
 from sayso.gates import scope, signals
-from sayso.gates.options import block_of, check_known, check_waits, quorum_of
+from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import CallSite, Scope
 from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
@@ -158,7 +158,6 @@ def ask(question: str, **options: Any) -> Any:
         StoreError: The question could not be recorded.
     """
     try:
-        check_waits(options)
         return drive(_asking(question, **options))
     except BaseException as error:
         trim(error)
@@ -178,7 +177,6 @@ async def aask(question: str, *, type: Any, **options: Unpack[AskOptions]) -> An
 async def aask(question: str, **options: Any) -> Any:
     """Ask a person without blocking the event loop; see `ask`."""
     try:
-        check_waits(options)
         return await adrive(_asking(question, **options))
     except BaseException as error:
         trim(error)
@@ -189,11 +187,9 @@ async def aask(question: str, **options: Any) -> Any:
 
 def _asking(
     question: str, *, type: Any = None, choices: Sequence[Any] | None = None, expires: timedelta | str = "24h",
-    roles: Collection[str] = (), risk: str | None = None, wait: Literal["block", "raise"] = "block",
-    timeout: timedelta | str | None = None, on_expiry: Literal["reject", "ask"] = "reject",
-    store: Store | str | None = None, **unknown: Any,
+    roles: Collection[str] = (), risk: str | None = None, store: Store | str | None = None, **waits: Any,
 ) -> Operations[Any]:  # fmt: skip
-    check_known("ask", unknown, AskOptions.__optional_keys__ | {"type", "choices"})
+    check_known("ask", waits, AskOptions.__optional_keys__ | {"type", "choices"})
     if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
         raise ConfigError(f"ask() takes a question as a string, not {question!r}")
     if risk is not None and not isinstance(risk, str):  # pyright: ignore[reportUnnecessaryIsInstance]  the same
@@ -202,7 +198,7 @@ def _asking(
     span, quorum = duration.option("expires", expires), quorum_of(1, roles)
     question, schema = storable(question), _schema(_answer_type(type, choices))
     _lately.append(schema)
-    block, where = block_of(wait, timeout, on_expiry), config.open_store(store)
+    block, where = block_of(waits), config.open_store(store)
     here = scope.current()
     asking = Asking(question, schema, here, site=here.call_site(blocks=block is not None))
     waiter = Waiter(here, where, block)

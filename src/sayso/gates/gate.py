@@ -28,7 +28,6 @@ from sayso.gates.options import (
     block_of,
     check_known,
     check_text,
-    check_waits,
     quorum_of,
     redact_names,
     rule_options,
@@ -212,14 +211,18 @@ def gate(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return functools.partial(_gated, options=options) if function is None else _gated(function, options)
 
 
+_OF_CALLER = {"wait", "timeout", "on_expiry", "on_reject"}
+
+
 @trimmed
 def _gated(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     if isinstance(function, staticmethod):  # the decorator is above @staticmethod, and returns one
         return staticmethod(_gated(cast("Callable[..., Any]", function.__func__), options))
-    check_waits(options)
-    declared = {name: option for name, option in options.items() if name != "on_reject"}
-    on_reject = checked_on_reject(options.get("on_reject", "raise"))
-    made, block, store = _declared(function, **declared)
+    block, on_reject = block_of(options), checked_on_reject(options.get("on_reject", "raise"))
+    declared = {name: option for name, option in options.items() if name not in _OF_CALLER}
+    made, store = _declared(function, **declared)
+    if made.key is not None and block is not None and block.on_expiry == "ask":
+        raise ConfigError("on_expiry='ask' asks again, and with key= a call is asked once; leave out one of them")
     is_off = made.when is False
 
     if inspect.iscoroutinefunction(function):
@@ -273,13 +276,12 @@ def _bounded(
 def _declared(
     function: Callable[..., Any], *, name: str | None = None, expires: timedelta | str = "24h",
     approval_expires: timedelta | str = "24h", quorum: int = 1, roles: Collection[str] = (),
-    redact: Collection[str] = (), description: str | None = None, wait: Wait = "block",
-    timeout: timedelta | str | None = None, on_expiry: OnExpiry = "reject", store: Store | str | None = None,
+    redact: Collection[str] = (), description: str | None = None, store: Store | str | None = None,
     escalate_after: timedelta | str | None = None, escalate_to: Collection[str | Reviewer] = (),
     ambiguous: type[BaseException] | Collection[type[BaseException]] = (),
     suspends: type[BaseException] | Collection[type[BaseException]] = (),
     **options: Any,
-) -> tuple[Gate, Block | None, Store | str | None]:  # fmt: skip
+) -> tuple[Gate, Store | str | None]:  # fmt: skip
     options |= rule_options(options)
     _check_options(options | {"description": description}, may_be_async=inspect.iscoroutinefunction(function))
     if description is None:
@@ -302,9 +304,7 @@ def _declared(
         **options,
     )
     config.check_store(store)
-    if made.key is not None and on_expiry == "ask":
-        raise ConfigError("on_expiry='ask' asks again, and with key= a call is asked once; leave out one of them")
-    return made, block_of(wait, timeout, on_expiry), store
+    return made, store
 
 
 class _FunctionCaller(Waiter):

@@ -131,35 +131,26 @@ def quorum_of(quorum: int, roles: Collection[str]) -> Quorum:
     return Quorum(quorum, frozenset(roles))
 
 
-def block_of(wait: str, timeout: timedelta | str | None, on_expiry: str) -> Block | None:
-    """Return how to block, by the options of a gate or a question; None for `wait="raise"`.
+def block_of(options: Mapping[str, Any]) -> Block | None:
+    """Return how to block, by the `wait=`, `timeout=` and `on_expiry=` of a gate or a question; None for `"raise"`.
 
     Raises:
         ConfigError: One of them cannot be used.
     """
+    wait, timeout, on_expiry = options.get("wait", "block"), options.get("timeout"), options.get("on_expiry", "reject")
     span = None if timeout is None else duration.option("timeout", timeout)
-    match wait, on_expiry:
-        case "raise", ("reject" | "ask") if span is not None:
-            raise ConfigError(
-                "timeout= is how long a call waits, and with wait='raise' no call waits; leave out one of them"
-            )
-        case "raise", ("reject" | "ask"):
-            return None
-        case "block", ("reject" | "ask"):
-            return Block(span, on_expiry)
-        case (("block" | "raise"), _):
-            raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
-        case _:
-            raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
-
-
-def check_waits(options: Mapping[str, Any]) -> None:
-    """Reject `on_expiry=` where no call waits; raises `ConfigError`."""
-    if "on_expiry" in options and options.get("wait") == "raise":
-        raise ConfigError(
-            "on_expiry= is for a call that waits until its request expires, and with wait='raise' no call waits; leave"
-            " out one of them"
-        )
+    if wait not in ("block", "raise"):
+        raise ConfigError(f"wait= takes 'block' or 'raise', not {wait!r}")
+    if on_expiry not in ("reject", "ask"):
+        raise ConfigError(f"on_expiry= takes 'reject' or 'ask', not {on_expiry!r}")
+    if wait == "block":
+        return Block(span, on_expiry)
+    useless = "timeout= is how long a call waits" if span is not None else None
+    if "on_expiry" in options:
+        useless = "on_expiry= is for a call that waits until its request expires"
+    if useless is not None:
+        raise ConfigError(f"{useless}, and with wait='raise' no call waits; leave out one of them")
+    return None
 
 
 def check_hook(option: str, hook: object, tool: str, names: Collection[str]) -> None:
