@@ -40,6 +40,7 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.text import is_plain_name
 from sayso.operations import Attempt, HookCall, Operations, adrive, drive
 from sayso.policy import Policy
 from sayso.stores.base import Store
@@ -518,14 +519,9 @@ def holding(
     return kind(gate, store, here, site, given, request, denial, withdraw_on_exit=withdraws)
 
 
-def is_key(given: object) -> bool:
-    """Return whether this can be the key of a call."""
-    return isinstance(given, str) and 0 < len(given) <= 200 and given.isprintable() and given == given.strip()
-
-
 def _check(tool: object, arguments: Mapping[str, Any], key: object, texts: Mapping[str, Any]) -> None:
     """Check the options before anything is asked."""
-    if key is not None and not is_key(key):
+    if key is not None and not is_plain_name(key):
         raise errors.ConfigError(f"key= takes a string of 1 to 200 characters without surrounding spaces, not {key!r}")
     for name in ("title", "description"):
         if texts[name] is not None and not isinstance(texts[name], str):

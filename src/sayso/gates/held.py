@@ -26,6 +26,7 @@ from sayso.gates.signals import Block, Caller, already_started, trim, withdraw
 from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run
+from sayso.model.text import is_plain_name
 from sayso.operations import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.stores.base import Store
 
@@ -164,7 +165,7 @@ class HeldBase:
         return attempt
 
     def _starting(self, by: str | None) -> Operations[dict[str, Any]]:
-        if by is not None and not _is_name(by):
+        if by is not None and not is_plain_name(by, 500):
             raise errors.ConfigError(f"by= takes the name of a process, not {by!r}; nothing was started")
         self._must_not_be_denied()
         request = yield from self._refreshing()
@@ -434,11 +435,6 @@ def _span(timeout: timedelta | str | float | None) -> timedelta | None:
     if isinstance(timeout, int | float):
         return max(timedelta(seconds=timeout), timedelta(microseconds=1))
     return None if timeout is None else duration.option("timeout", timeout)
-
-
-def _is_name(given: object) -> bool:
-    """Return whether this can be the name of a process in a record."""
-    return isinstance(given, str) and 0 < len(given) <= 500 and given.isprintable() and given == given.strip()
 
 
 def as_error(error: BaseException | str) -> BaseException:

@@ -31,6 +31,7 @@ from sayso.model.canonical.json_tree import dump
 from sayso.model.parameters import place
 from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
+from sayso.model.text import is_plain_name
 from sayso.operations import HookCall, Operations, StoreCall
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD
@@ -432,7 +433,7 @@ def _filled(gate: Gate, option: str, given: Any, arguments: dict[str, Any], *, i
         refuse(gate, f"{option}=", error, arguments, handled)
     if not isinstance(text, str):
         raise errors.PolicyError(f"{option}= of {gate.name}", f"returned {type(text).__name__}, not a string")
-    if is_name and (not 0 < len(text) <= _LONGEST or not text.isprintable() or text != text.strip()):
+    if is_name and not is_plain_name(text, _LONGEST):
         what = f"did not give 1 to {_LONGEST} printable characters without surrounding spaces"
         raise errors.PolicyError(f"{option}= of {gate.name}", what)
     return text

@@ -26,7 +26,7 @@ import sayso
 from sayso import aio, clock, config, errors
 from sayso.errors import ConfigError
 from sayso.gates import scope
-from sayso.gates.gate import HoldOptions, is_key
+from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
 from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.shown import is_shown, must_be_shown, plain
@@ -34,6 +34,7 @@ from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, Request, State, not_run
+from sayso.model.text import is_plain_name
 from sayso.operations import UserCall, in_thread, offload, shielded
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
@@ -174,7 +175,7 @@ def options_of(
     """
     if run is None and (key is not None or scope.current().owner is not None):
         run = new_run_id()  # a key needs its own run, and two agents in one process must not share decisions
-    if key and not is_key(key):  # LiteLLM appends a signature of kilobytes to the ids of some models
+    if key and not is_plain_name(key):  # LiteLLM appends a signature of kilobytes to the ids of some models
         key = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}
     if words:

@@ -197,6 +197,11 @@ def is_blank(text: str) -> bool:
     return all(character.isspace() or _is_hidden(character) for character in text)
 
 
+def is_plain_name(given: object, longest: int = 200) -> bool:
+    """Return whether this is a text of 1 to `longest` printable characters without surrounding spaces."""
+    return isinstance(given, str) and 0 < len(given) <= longest and given.isprintable() and given == given.strip()
+
+
 def mixed_script(text: str) -> dict[str, list[str]]:
     r"""Return the words of `text` that mix scripts, with their scripts: `{"p\u0430ypal": ["Latin", "Cyrillic"]}`.
 

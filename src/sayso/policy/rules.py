@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import errors
 from sayso.model import duration
 from sayso.model.grant import Budget
+from sayso.model.text import is_plain_name
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
 
@@ -399,7 +400,7 @@ class _Reader:
         name = table.get("name")
         if name is None:
             return f"rule {number + 1}"
-        if not 0 < len(name) <= 80 or not name.isprintable() or name != name.strip():
+        if not is_plain_name(name, 80):
             self.wrong((*place, "name"), "a name has 1 to 80 printable characters without surrounding spaces")
         elif name in self._names:
             self.wrong((*place, "name"), f"the rule in line {self._names[name]} is also called {name!r}")
