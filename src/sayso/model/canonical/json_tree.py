@@ -15,9 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from decimal import Decimal
 from enum import Enum
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeGuard, cast
+from uuid import UUID
 
 from sayso.errors import ArgumentError
 from sayso.model.parameters import place
@@ -122,12 +125,6 @@ def _write_decimal(value: Any) -> str:
     return str(value).upper()
 
 
-def _read_decimal(payload: str) -> object:
-    from decimal import Decimal
-
-    return Decimal(payload)
-
-
 _ZONED = re.compile(
     r"(?P<iso>[^\[(;]*)(?:\[(?P<key>[A-Za-z0-9_+/-]+)\]|\((?P<name>.*)\))?(?P<fold>;fold=1)?", re.DOTALL
 )
@@ -192,18 +189,6 @@ def _show_timedelta(payload: list[int]) -> str:
     return f"{sign}P{days}{'T' + clock if clock else ''}" if days or clock else "PT0S"
 
 
-def _read_path(payload: str) -> object:
-    from pathlib import Path
-
-    return Path(payload)
-
-
-def _read_uuid(payload: str) -> object:
-    from uuid import UUID
-
-    return UUID(payload)
-
-
 def _read_secret(payload: list[str]) -> object:
     from pydantic import SecretBytes, SecretStr
 
@@ -219,10 +204,6 @@ def _write_timedelta(value: timedelta) -> list[Json]:
     return [value.days, value.seconds, value.microseconds]
 
 
-def _read_timedelta(payload: list[int]) -> object:
-    return timedelta(*payload)
-
-
 def _write_path(value: Any) -> str:
     # Forward slashes on every system, so that the same relative path has the same form everywhere.
     return value.as_posix()
@@ -235,42 +216,29 @@ def _write_secret(value: Any) -> list[Json]:
     return ["bytes", _write_bytes(content)] if isinstance(content, bytes) else ["str", content]
 
 
-def _show_secret(_: Json) -> str:
-    return MASK
-
-
 _PATH = "WindowsPath" if os.name == "nt" else "PosixPath"
 _ROWS = (
     Tag("$bytes", "builtins", "bytes", _write_bytes, _read_bytes),
-    Tag("$decimal", "decimal", "Decimal", _write_decimal, _read_decimal),
+    Tag("$decimal", "decimal", "Decimal", _write_decimal, Decimal),
     Tag("$datetime", "datetime", "datetime", _write_instant, _read_instant(datetime.fromisoformat), _show_instant),
     Tag("$date", "datetime", "date", date.isoformat, date.fromisoformat),
     Tag("$time", "datetime", "time", _write_instant, _read_instant(time.fromisoformat), _show_instant),
-    Tag("$timedelta", "datetime", "timedelta", _write_timedelta, _read_timedelta, _show_timedelta),
-    Tag("$uuid", "uuid", "UUID", str, _read_uuid),
-    Tag("$path", "pathlib", _PATH, _write_path, _read_path),
-    Tag("$secret", "pydantic.types", "SecretStr", _write_secret, _read_secret, _show_secret),
-    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret, _read_secret, _show_secret),
+    Tag("$timedelta", "datetime", "timedelta", _write_timedelta, lambda days: timedelta(*days), _show_timedelta),
+    Tag("$uuid", "uuid", "UUID", str, UUID),
+    Tag("$path", "pathlib", _PATH, _write_path, Path),
+    Tag("$secret", "pydantic.types", "SecretStr", _write_secret, _read_secret, lambda _: MASK),
+    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret, _read_secret, lambda _: MASK),
 )
 
 TAGS = {row.name: row for row in _ROWS if row.attribute != "SecretBytes"}
 """Each tag's row, for reading."""
 
-_by_type: dict[type, Tag] = {}
 
-
+@lru_cache(maxsize=1024)
 def tag_of(kind: type) -> Tag | None:
     """Return the row of a scalar's exact class; None if it has no tag."""
-    known = _by_type.get(kind)
-    if known is not None:
-        return known
-    for row in _ROWS:
-        if (
-            kind.__name__ == row.attribute
-            and cast(object, getattr(sys.modules.get(row.module), row.attribute, None)) is kind
-        ):
-            return _by_type.setdefault(kind, row)
-    return None
+    found = (row for row in _ROWS if getattr(sys.modules.get(row.module), row.attribute, None) is kind)
+    return next(found, None)
 
 
 _MORE = ("extra", "private")
