@@ -37,7 +37,7 @@ class Teamwork:
         """Forget what the file said: it is read again."""
         self._escalated: set[str] = set()
         self._claimed: dict[str, str] = {}
-        self._claims_ended: dict[tuple[str, str], bool] = {}  # by an approval that its reviewer may undo
+        self._claims_ended: dict[tuple[str, str], str] = {}  # whose, by an approval that its reviewer may undo
         self._away: dict[str, tuple[str, int]] = {}
 
     def take(self, chain: str, request_id: str, event: str, by: str, at: int, detail: dict[str, Any]) -> None:
@@ -85,11 +85,11 @@ class Teamwork:
                 self._claimed[request_id] = detail["to"]
             case "voted" | "approved":
                 is_theirs = by == claimer or "on_behalf_of" in detail
-                self._claims_ended[request_id, by] = is_theirs
+                self._claims_ended[request_id, by] = (claimer or "") if is_theirs else ""
                 if is_theirs or event == "approved":
                     self._claimed.pop(request_id, None)
-            case "undone" if self._claims_ended.pop((request_id, by), False):
-                self._claimed.setdefault(request_id, by)
+            case "undone" if whose := self._claims_ended.pop((request_id, by), ""):
+                self._claimed.setdefault(request_id, whose)
             case "released" | "rejected" | "feedback" | "cancelled" | "withdrawn":
                 self._claimed.pop(request_id, None)
             case _:

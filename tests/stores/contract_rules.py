@@ -329,6 +329,17 @@ class RuleContract(StoreContract):
         assert self.store.undo(unclaimed.id, ADA, channel="test").claimed_by is None
         assert audit.verify(self.store).broken == ()
 
+    def test_an_undo_by_who_stands_in_gives_the_claim_back_to_who_is_away(self) -> None:
+        held_for, until = timedelta(seconds=5), self.clock() + timedelta(hours=3)
+        self.store.delegate(ADA, to=BOB, until=until, channel="test")
+        for count in (1, 2):
+            claimed = self.store.claim(self.ask(quorum=Quorum(count)).id, ADA, roles=(), channel="test")
+            assert self.decide("approve", claimed, BOB, held_for=held_for).claimed_by is None
+            undone = self.store.undo(claimed.id, BOB, channel="test")
+            assert (undone.claimed_by, undone.claimed_at) == (ADA, self.clock())
+            assert self.elsewhere(self.store).get(claimed.id) == undone
+        assert audit.verify(self.store).broken == ()
+
     def test_nothing_is_undone_that_was_not_held_back_or_no_longer_is(self) -> None:
         at_once, late = self.approved(), self.decide("approve", self.ask(), held_for=timedelta(seconds=5))
         self.clock.at += timedelta(seconds=5)

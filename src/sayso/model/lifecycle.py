@@ -287,11 +287,10 @@ def _approve(
     if decision.under is not None:
         detail["grant"] = decision.under
     is_theirs = request.claimed_by is not None and decision.by.is_same(request.claimed_by)
-    decision = _evolve(decision, claimed=True) if is_theirs and decision.held_for is not None else decision
+    if is_theirs and decision.held_for is not None:
+        decision = _evolve(decision, claimed=request.claimed_by)
     votes = (*votes, decision)
-    changes: dict[str, Any] = {"votes": votes}
-    if edited is not None:
-        changes["edited"] = edited
+    changes: dict[str, Any] = {"votes": votes} if edited is None else {"votes": votes, "edited": edited}
     missing = request.quorum.missing(list(map(voter_of, votes)))
     if not missing or is_theirs:
         changes |= {"claimed_by": None, "claimed_at": None}
@@ -311,7 +310,7 @@ def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Tran
     """Undo a reviewer's own approval or vote, while its call cannot start yet.
 
     The votes of others stay, earlier and later ones. Undoing an edit restores the proposed call and discards all votes.
-    A claim that the approval ended is the reviewer's again, unless somebody else has one.
+    A claim that the approval ended is its holder's again, unless somebody else has one.
 
     Raises:
         NotUndoneError: It is somebody else's, its time to undo is over, or its call has started.
@@ -323,10 +322,11 @@ def undo(request: Request, by: Identity, *, channel: str, now: datetime) -> Tran
         raise errors.NotUndoneError(request.id, reason=f"it was made by {str(undone.by)!r}")
     if undone.held_for is None or now >= undone.at + undone.held_for:
         raise errors.NotUndoneError(request.id, reason="the time to undo it is over; cancel it if it has not started")
-    is_claimed = undone.claimed and request.claimed_by is None
+    is_claimed = undone.claimed is not None and request.claimed_by is None
     new = _evolve(
         request, state=State.PENDING, decision=None, approval_expires_at=None,
-        claimed_by=by if is_claimed else request.claimed_by, claimed_at=now if is_claimed else request.claimed_at,
+        claimed_by=undone.claimed if is_claimed else request.claimed_by,
+        claimed_at=now if is_claimed else request.claimed_at,
         votes=() if undone.edited else tuple(vote for vote in request.votes if not vote.by.is_same(by)),
         edited=None if undone.edited else request.edited,
     )  # fmt: skip

@@ -119,7 +119,7 @@ class Decision:
         again: For `approve`, that the call may start although another one with its effect has; `comment` is the reason.
         under: What gave this approval without a person: the id of a grant, or `budget` for a policy's budget.
         held_for: For `approve`, how long it can be undone; the call cannot start before that time is over.
-        claimed: For an approval that can be undone, that it ended the approver's claim, which the undo restores.
+        claimed: For an approval that can be undone, whose claim it ended; the undo gives that back.
     """
 
     verb: Verb
@@ -133,7 +133,7 @@ class Decision:
     again: bool = False
     under: str | None = None
     held_for: timedelta | None = None
-    claimed: bool = False
+    claimed: Identity | None = None
 
     @property
     def is_withdrawal(self) -> bool:

@@ -387,6 +387,7 @@ def _decision(packed: list[Any]) -> Decision:
     verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *more = packed
     if len(more) >= 3:
         more[2] = timedelta(microseconds=more[2])
+        more[3] = None if more[3] is None else _identity(*more[3])
     return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *more)
 
 
@@ -542,7 +543,8 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
 def _packed(decision: Decision) -> tuple[Any, ...]:
     by, more = decision.by, ()
     if decision.held_for is not None:
-        more = decision.again, decision.under, decision.held_for // MICROSECOND, decision.claimed
+        claimed = None if decision.claimed is None else (decision.claimed.issuer, decision.claimed.subject)
+        more = decision.again, decision.under, decision.held_for // MICROSECOND, claimed
     elif decision.under is not None:
         more = decision.again, decision.under
     elif decision.again:

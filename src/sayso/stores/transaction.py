@@ -212,8 +212,18 @@ def changed(
         if transition.request.claimed_by == person and transition.event not in {"assigned", "claimed"}:
             again = replace(transition.request, claimed_by=absent, claimed_at=request.claimed_at)
             transition = transition._replace(request=again)
+        elif transition.event in {"voted", "approved"} and transition.request.votes[-1].claimed is not None:
+            transition = transition._replace(request=_claimed_for(transition.request, absent))
     update(tx, transition)
     return transition.request
+
+
+def _claimed_for(request: Request, absent: Identity) -> Request:
+    """Return a request whose last approval, by who stands in, ended the claim of the person who is away."""
+    last = request.votes[-1]
+    vote = replace(last, claimed=absent)
+    decision = vote if request.decision is last else request.decision
+    return replace(request, votes=(*request.votes[:-1], vote), decision=decision)
 
 
 def changed_if_any(tx: Transaction, request_id: str, rule: Callable[..., Transition | None], **options: Any) -> Request:
