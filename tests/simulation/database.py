@@ -237,7 +237,11 @@ class _Lock(kernel.Lock):
 def on_database() -> Generator[None]:
     """Let the Postgres store of simulated processes run on a server."""
     threads = SimpleNamespace(
-        get_ident=lambda: id(greenlet.getcurrent()), Lock=_Lock, Event=threading.Event, Thread=threading.Thread
+        get_ident=lambda: id(greenlet.getcurrent()),
+        Lock=_Lock,
+        Event=threading.Event,
+        Thread=threading.Thread,
+        BoundedSemaphore=lambda _: _Lock(),  # fewer turns than there are
     )
     with ExitStack() as undo:
         for target, name, new in (
