@@ -270,3 +270,22 @@ def test_15_equal_values_have_the_same_effect_however_they_are_written(
             else:
                 gated(value)
     assert ran == [equal[0], other]
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "effects"),
+    [
+        ("{value:.2f}", [Decimal("12345678901234567890.00"), Decimal(12345678901234567891)], ["0.00", "1.00"]),
+        ("{value:.3}", [100, 100.0, Decimal(100), 100.5], [":100", ":100", ":100", "1e+02"]),
+        ("{value:03x}", [10, 10.0], [":00a", ":00a"]),
+    ],
+    ids=["large amounts", "significant digits", "hexadecimal"],
+)
+def test_15_a_format_in_a_template_takes_whole_numbers_exactly(
+    world: World, template: str, values: list[Any], effects: list[str]
+) -> None:
+    def pay(value: Any) -> None: ...
+
+    gated = sayso.gate(pay, name="pay", wait="raise", effect=f"pay:{template}", store=world.store)
+    for value, effect in zip(values, effects, strict=True):
+        assert (world.store.get(approved_call(gated, value)).effect or "").endswith(effect)

@@ -379,6 +379,13 @@ class _Template(string.Formatter):
             raise ValueError(f"{field_name} is {kind}, which cannot be part of a name")
         return _shortest(value) if self._is_name else value, first
 
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if self._is_name and format_spec and type(value) is int:
+            # An int is rounded to a float by `.2f`, and refuses `.3`, which the number that was given may take.
+            with suppress(ValueError):  # e.g. `x`, which only an int takes
+                return format(Decimal(value), format_spec)
+        return super().format_field(value, format_spec)
+
 
 def key_of(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operations[str | None]:
     """Return the key of a call; None if its gate has none.
