@@ -200,6 +200,10 @@ def _read_secret(payload: list[str]) -> object:
     raise ValueError(kind)
 
 
+def _read_timedelta(payload: list[int]) -> object:
+    return timedelta(*payload)
+
+
 def _write_timedelta(value: timedelta) -> list[Json]:
     return [value.days, value.seconds, value.microseconds]
 
@@ -216,6 +220,10 @@ def _write_secret(value: Any) -> list[Json]:
     return ["bytes", _write_bytes(content)] if isinstance(content, bytes) else ["str", content]
 
 
+def _show_secret(_: Json) -> str:
+    return MASK
+
+
 _PATH = "WindowsPath" if os.name == "nt" else "PosixPath"
 _ROWS = (
     Tag("$bytes", "builtins", "bytes", _write_bytes, _read_bytes),
@@ -223,11 +231,11 @@ _ROWS = (
     Tag("$datetime", "datetime", "datetime", _write_instant, _read_instant(datetime.fromisoformat), _show_instant),
     Tag("$date", "datetime", "date", date.isoformat, date.fromisoformat),
     Tag("$time", "datetime", "time", _write_instant, _read_instant(time.fromisoformat), _show_instant),
-    Tag("$timedelta", "datetime", "timedelta", _write_timedelta, lambda days: timedelta(*days), _show_timedelta),
+    Tag("$timedelta", "datetime", "timedelta", _write_timedelta, _read_timedelta, _show_timedelta),
     Tag("$uuid", "uuid", "UUID", str, UUID),
     Tag("$path", "pathlib", _PATH, _write_path, Path),
-    Tag("$secret", "pydantic.types", "SecretStr", _write_secret, _read_secret, lambda _: MASK),
-    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret, _read_secret, lambda _: MASK),
+    Tag("$secret", "pydantic.types", "SecretStr", _write_secret, _read_secret, _show_secret),
+    Tag("$secret", "pydantic.types", "SecretBytes", _write_secret, _read_secret, _show_secret),
 )
 
 TAGS = {row.name: row for row in _ROWS if row.attribute != "SecretBytes"}
