@@ -7,6 +7,7 @@ Texts of programs and people in these tests are Greek. Invariant: a Latin letter
 from __future__ import annotations
 
 import re
+from gettext import NullTranslations
 from html.parser import HTMLParser
 
 from sayso.model.text import Language
@@ -31,7 +32,7 @@ def _said(text: str) -> str:
     return "".join(part if at % 2 else part.casefold().translate(_LETTERS) for at, part in enumerate(parts))
 
 
-class _Pseudo:
+class _Pseudo(NullTranslations):
     def gettext(self, message: str) -> str:
         return _said(message)
 

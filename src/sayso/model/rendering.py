@@ -410,17 +410,20 @@ def _kind(tree: Json) -> tuple[str, str | None]:
 
 def _pair(before: Json, after: Json, name: str) -> tuple[str | None, str | None]:
     if isinstance(before, str) and isinstance(after, str) and max(len(before), len(after)) > _CHANGE_ROOM - 2:
-        start = _shared(before, after)
-        end = _shared(before[start:][::-1], after[start:][::-1])
+        start = shared_prefix(before, after)
+        end = shared_prefix(before[start:][::-1], after[start:][::-1])
         return _around(before, start, end), _around(after, start, end)
     old, new = (None if tree is _ABSENT else brief(as_amount(name, tree), _CHANGE_ROOM) for tree in (before, after))
     return old, f"{new} (changed{'' if new == MASK else ' where it is not shown'})" if old == new else new
 
 
-def _shared(one: str, other: str) -> int:
+def shared_prefix(one: str, other: str) -> int:
     """Return the length of the common prefix of two texts."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
+    return low
 
 
 def _around(text: str, start: int, end: int) -> str:

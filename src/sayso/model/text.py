@@ -17,21 +17,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from gettext import NullTranslations
 
 _RIGHT_TO_LEFT_LANGUAGES = frozenset({"ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi"})
-
-
-class Catalogue(Protocol):
-    """The interface of a catalogue; `gettext.GNUTranslations` is one."""
-
-    def gettext(self, message: str) -> str:
-        """Return the translation of a text."""
-        ...
-
-    def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
-        """Return the translation of a text in the plural form for a number."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Language:
     """
 
     tag: str
-    catalogue: Catalogue | None = field(default=None, repr=False)
+    catalogue: NullTranslations | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 from sayso.model.canonical.json_tree import Json, fields_of
-from sayso.model.rendering import as_amount, brief, is_light, quoted, value
+from sayso.model.rendering import as_amount, brief, is_light, quoted, shared_prefix, value
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.view.full_text import program_text
@@ -154,22 +154,13 @@ def _differences(texts: Sequence[str]) -> list[list[int]]:
     known = sorted(set(texts))
     if max(map(len, known)) < _SHORTEST - 1:
         return [[] for _ in texts]  # each is shown whole
-    shared = [_shared(one, other) for one, other in pairwise(known)]
+    shared = [shared_prefix(one, other) for one, other in pairwise(known)]
     places: dict[str, list[int]] = {}
     for at, text in enumerate(known):
         before, behind = accumulate(reversed(shared[:at]), min), accumulate(shared[at:], min)
         found = {*before, *behind}
         places[text] = sorted(found)
     return [places[text] for text in texts]
-
-
-def _shared(one: str, other: str) -> int:
-    """Return the length of the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle - 1)
-    return low
 
 
 class Own(NamedTuple):
