@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 import sayso
 from sayso import errors
-from sayso.gates.hooks import nan_in
+from sayso.model.parameters import nan_in
 
 NAN = float("nan")
 

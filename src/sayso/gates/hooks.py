@@ -28,7 +28,7 @@ from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, executing
 from sayso.model import canonical, redaction
 from sayso.model.canonical.json_tree import dump
-from sayso.model.parameters import place
+from sayso.model.parameters import nan_in, parts_in
 from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import is_plain_name
@@ -38,6 +38,7 @@ from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
 _T = TypeVar("_T")
+_PLAIN = frozenset({str, int, bool, bytes, type(None)})
 
 
 class HookError(Exception):
@@ -349,7 +350,7 @@ def _contents(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, SimpleNamespace | UserDict | UserList):
         return vars(cast("object", value)).items()
     private: dict[str, Any] = getattr(value, "__pydantic_private__", None) or {}
-    return [*_parts(value), *private.items()]
+    return [*parts_in(value), *private.items()]
 
 
 # -- key, effect, and texts for people -----------------------------------------------------------------------------
@@ -491,55 +492,3 @@ def ask_verify(gate: Gate, verify: Callable[..., Any], request: Request) -> Oper
     raise errors.PolicyError(
         f"verify= of {gate.name}", f"returned {type(answer).__name__}, not True, False, None or Happened(result)"
     )
-
-
-# -- NaN --------------------------------------------------------------------------------------------------------------
-
-# Every comparison with NaN is false, so a rule such as `amount > 100` would allow it. The search covers values with a
-# canonical form, calls no user code and visits each container once; scalars cost almost nothing.
-_LONGEST_PLACE = 20  # steps of a path that are listed
-_PLAIN = frozenset({str, int, bool, bytes, type(None)})
-
-
-def nan_in(arguments: Mapping[str, Any]) -> str | None:
-    """Return the path of the first NaN, e.g. `order.lines[2].price`; None if there is none."""
-    for value in arguments.values():  # most calls have only scalars
-        if type(value) not in _PLAIN and (type(value) is not float or value != value):  # noqa: PLR0124  true of a NaN alone
-            break
-    else:
-        return None
-    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
-    seen = set[int]()
-    while waiting:
-        steps, value = waiting.pop()
-        # Not by `value != value`, which a subclass may override.
-        if (isinstance(value, float) and float.__ne__(value, value)) or (
-            isinstance(value, Decimal) and Decimal.is_nan(value)
-        ):
-            return place(steps) if len(steps) <= _LONGEST_PLACE else f"{place(steps[:_LONGEST_PLACE])}…"
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        found = [
-            ((*steps, key if type(key) is int else str(key))[: _LONGEST_PLACE + 1], part)
-            for key, part in _parts(value)
-            if type(part) not in _PLAIN and (type(part) is not float or part != part)  # noqa: PLR0124  as above
-        ]
-        waiting += reversed(found)
-    return None
-
-
-def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
-    """Return the parts of a list, tuple, dict, dataclass or model by name or index; nothing for other values."""
-    if isinstance(value, dict):
-        return cast("dict[Any, Any]", value).items()
-    if isinstance(value, list | tuple):
-        return enumerate(cast("list[Any]", value))
-    kind = cast("Any", type(value))
-    declared = getattr(kind, "__dataclass_fields__", None)
-    if declared is not None:
-        return [(name, getattr(value, name, None)) for name in declared]
-    if hasattr(kind, "__pydantic_fields__"):
-        extra: dict[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
-        return [*cast("dict[str, Any]", vars(value)).items(), *extra.items()]
-    return ()

@@ -5,9 +5,9 @@ supported, as a default or inside `Annotated`, without importing pydantic. The t
 `sayso.model.schema`. Invariants: `spread` calls the function with exactly what `bind` returned, and a `Field` is never
 passed as a value.
 
-Also the stable names of classes and functions (`module:QualName`), and the notation for a place inside the arguments. A
-name is only compared, or looked up among loaded classes; nothing is imported by name. A class has the same name however
-its program was started.
+Also the stable names of classes and functions (`module:QualName`), the notation for a place inside the arguments, and
+the search for NaN in them. A name is only compared, or looked up among loaded classes; nothing is imported by name. A
+class has the same name however its program was started.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, cast
 
 from sayso.model import cached_property
 
 _KEY_SHOWN = 40
+_PLACE_SHOWN = 20  # steps of a path that are listed
+_NO_NUMBER = frozenset({str, int, bool, bytes, type(None)})
 
 
 def _name(thing: Any) -> str:
@@ -71,6 +74,49 @@ def place(steps: Sequence[str | int], quote: Callable[[str], str] = json.dumps) 
             shown = quote(step if len(step) <= _KEY_SHOWN else step[:_KEY_SHOWN] + "...")
             text += f"[{shown}]" if text else shown
     return text or "arguments"
+
+
+def nan_in(arguments: Mapping[str, Any]) -> str | None:
+    """Return the path of the first NaN, e.g. `order.lines[2].price`; None if there is none.
+
+    Every comparison with NaN is false, so a rule such as `amount > 100` would allow it. The search covers values with a
+    canonical form, calls no user code and visits each container once.
+    """
+    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
+    seen = set[int]()
+    while waiting:
+        steps, value = waiting.pop()
+        # Not by `value != value`, which a subclass may override.
+        if (isinstance(value, float) and float.__ne__(value, value)) or (
+            isinstance(value, Decimal) and Decimal.is_nan(value)
+        ):
+            return place(steps) if len(steps) <= _PLACE_SHOWN else f"{place(steps[:_PLACE_SHOWN])}…"
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        found = [
+            ((*steps, key if type(key) is int else str(key))[: _PLACE_SHOWN + 1], part)
+            for key, part in parts_in(value)
+            if type(part) not in _NO_NUMBER and (type(part) is not float or part != part)  # noqa: PLR0124  true of a NaN alone
+        ]
+        waiting += reversed(found)
+    return None
+
+
+def parts_in(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the parts of a list, tuple, dict, dataclass or model by name or index; nothing for other values."""
+    if isinstance(value, dict):
+        return cast("dict[Any, Any]", value).items()
+    if isinstance(value, list | tuple):
+        return enumerate(cast("list[Any]", value))
+    kind = cast("Any", type(value))
+    declared = getattr(kind, "__dataclass_fields__", None)
+    if declared is not None:
+        return [(name, getattr(value, name, None)) for name in declared]
+    if hasattr(kind, "__pydantic_fields__"):
+        extra: dict[str, Any] = getattr(value, "__pydantic_extra__", None) or {}
+        return [*cast("dict[str, Any]", vars(value)).items(), *extra.items()]
+    return ()
 
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
