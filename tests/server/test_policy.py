@@ -17,7 +17,7 @@ from sayso.model.request import Request
 from sayso.model.reviewer import Quorum
 from sayso.stores.http import HttpStore
 from sayso.stores.sqlite import SqliteStore
-from sayso.view.summary import higher_risk
+from sayso.view.summary import risk_rank
 from tests.support.serving import new_token, serving
 
 PAYMENT = {
@@ -143,5 +143,5 @@ def test_the_higher_of_two_risks_is_the_higher_word_and_no_word_is_the_lowest() 
         ("medium", "ours"),
         ("ours", "critical"),
     ]:
-        assert higher_risk(lower, higher) == higher_risk(higher, lower) == higher
-    assert (higher_risk("ours", "high"), higher_risk("high", "ours"), higher_risk(None, None)) == ("ours", "high", None)
+        assert risk_rank(lower) < risk_rank(higher)
+    assert risk_rank("ours") == risk_rank("high")

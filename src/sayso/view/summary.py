@@ -48,7 +48,6 @@ __all__ = [
     "columns",
     "empty_lines",
     "gathered",
-    "higher_risk",
     "in_short",
     "is_empty",
     "is_high",
@@ -57,6 +56,7 @@ __all__ = [
     "name_of",
     "padded",
     "quote_if_needed",
+    "risk_rank",
     "short",
     "time_left",
     "value",
@@ -269,15 +269,11 @@ def in_short(text: str) -> str:
 
 def is_high(risk: str | None) -> bool:
     """Return whether a risk is high. Every word that does not mean low risk counts, because gates can use any word."""
-    return _rank(risk) > _RANKS["medium"]
+    return risk_rank(risk) > _RANKS["medium"]
 
 
-def higher_risk(risk: str | None, other: str | None) -> str | None:
-    """Return the higher of two risks, or the first if they are equal; an unknown word counts as `high`."""
-    return other if _rank(other) > _rank(risk) else risk
-
-
-def _rank(risk: str | None) -> int:
+def risk_rank(risk: str | None) -> int:
+    """Return a number by which risks are compared; an unknown word counts as `high`."""
     return 0 if risk is None else _RANKS.get(risk.strip().casefold(), 3)
 
 

@@ -40,7 +40,7 @@ from sayso.stores.codec import asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.stores.records import Record
 from sayso.view.full_text import headline, subject_rows
-from sayso.view.summary import higher_risk
+from sayso.view.summary import risk_rank
 
 _log = logging.getLogger("sayso.server")
 
@@ -263,7 +263,7 @@ def _under_policy(request: Request, budgets: Sequence[tuple[str, str | None]]) -
 
 def _with_needs(request: Request, rule: Verdict) -> Request:
     """Return a call with the stricter of the program's and our rule's requirements; itself if nothing changes."""
-    needs: dict[str, Any] = {"risk": higher_risk(request.risk, rule.risk)}
+    needs: dict[str, Any] = {"risk": max(request.risk, rule.risk, key=risk_rank)}
     if rule.quorum is not None:
         needs["quorum"] = both = rule.quorum.joined(request.quorum)
         if not both.covers(request.quorum):  # the program would withdraw a request with less than its own rule requires
