@@ -45,7 +45,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
         announce(store, request)
         begun.put(request)
 
-    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(stderr, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
@@ -502,7 +502,7 @@ def test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_
         is_talking.release()
         return store.get(request.id)
 
-    monkeypatch.setattr(stderr, "person_is_at_terminal", lambda: True)
+    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: True)
     monkeypatch.setattr(gates, "_load", lambda: converse)
     monkeypatch.setattr(Store, "look_again", 3600.0)
     paid: list[int] = []

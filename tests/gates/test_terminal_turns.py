@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso import config, terminal
+from sayso import config, gates, terminal
 from sayso.gates import stderr
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
@@ -104,7 +104,7 @@ def test_a_call_that_blocks_finds_the_conversation_whatever_was_imported_first()
 
 
 def test_nobody_is_there_without_terminals() -> None:
-    assert not stderr.person_is_at_terminal()
+    assert not gates.person_is_at_terminal()
 
 
 @pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
@@ -114,7 +114,7 @@ def test_nobody_is_there_where_a_stream_is_missing(
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, name, stream)
-    assert not stderr.person_is_at_terminal()
+    assert not gates.person_is_at_terminal()
 
 
 def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +123,9 @@ def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: py
         monkeypatch.setattr(sys, "stdin", Pretends(terminal))
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
         monkeypatch.setattr(sys, "stderr", Pretends(terminal))
-        assert stderr.person_is_at_terminal()
+        assert gates.person_is_at_terminal()
         monkeypatch.setattr(sys, "stderr", Pretends())
-        assert not stderr.person_is_at_terminal()
+        assert not gates.person_is_at_terminal()
     finally:
         os.close(primary)
         os.close(terminal)

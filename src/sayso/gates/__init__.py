@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextvars
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -35,6 +36,20 @@ def offer(load: Callable[[], Converse]) -> None:
     """Register how to load the dialog, for the whole process."""
     global _load  # noqa: PLW0603  one terminal for the process
     _load = load
+
+
+def person_is_at_terminal() -> bool:
+    """Return whether a person can be asked here: stdin and stderr are a terminal with this program in front."""
+    try:
+        # The descriptor of stderr, as Textual replaces the stream by one that pretends, and reads the keys itself.
+        if not (sys.stdin.isatty() and os.isatty(sys.stderr.fileno())):
+            return False
+        if sys.platform == "win32":
+            return True
+        # A background program that reads from the terminal is stopped by the system.
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (AttributeError, OSError, ValueError):  # no stdin, a closed one, or a replacement for it
+        return False
 
 
 def converse(store: Store, request: Request, is_over: Callable[[], bool], is_left: Callable[[], bool]) -> Request:

@@ -1,11 +1,7 @@
-"""What a program prints on stderr about a pending request: what it is, and where to decide it. Nothing here raises.
-
-Also whether a person can be asked here; the dialog is in `sayso.terminal`.
-"""
+"""What a program prints on stderr about a pending request: what it is, and where to decide it. Nothing here raises."""
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from contextlib import suppress
@@ -25,20 +21,6 @@ _LEFT_OF_MANY = [
     f"{INDENT}those of named runs stay pending: the same calls find them at the next start. Others are withdrawn"
 ]
 _WITHDRAWN_OF_MANY = [f"{INDENT}they are withdrawn; a new start asks again"]
-
-
-def person_is_at_terminal() -> bool:
-    """Return whether a person can be asked here: stdin and stderr are a terminal with this program in front."""
-    try:
-        # The descriptor of stderr, as Textual replaces the stream by one that pretends, and reads the keys itself.
-        if not (sys.stdin.isatty() and os.isatty(sys.stderr.fileno())):
-            return False
-        if sys.platform == "win32":
-            return True
-        # A background program that reads from the terminal is stopped by the system.
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except (AttributeError, OSError, ValueError):  # no stdin, a closed one, or a replacement for it
-        return False
 
 
 def can_decide(store: Store) -> bool:

@@ -417,7 +417,7 @@ class _Decided:
         """Return whether to ask here; if that is not possible, print what waits."""
         if self._block.is_quiet:
             return False
-        if not (stderr.person_is_at_terminal() and stderr.can_decide(self._store)):
+        if not (gates.person_is_at_terminal() and stderr.can_decide(self._store)):
             stderr.announce(self._store, self._request)
             return False
         self._is_asked = True
