@@ -11,9 +11,9 @@ import pytest
 from sayso import errors
 from sayso.cli import main
 from sayso.model.request import State
+from sayso.model.reviewer import name_of
 from sayso.stores.base import Store
 from sayso.testing import sample_call
-from sayso.view.summary import name_of
 
 Run = Callable[..., tuple[int, str, str]]
 

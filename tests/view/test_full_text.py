@@ -20,7 +20,7 @@ import sayso
 from sayso import config
 from sayso.model import canonical
 from sayso.model.request import Execution, Request, State, changed
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Identity, name_of
 from sayso.model.schema import Schema
 from sayso.testing import sample_call
 from sayso.view import full_text, summary
@@ -200,8 +200,8 @@ def test_a_plain_name_stands_as_it_is_and_any_other_in_quotes() -> None:
 
 
 def test_people_of_this_machine_need_no_issuer() -> None:
-    assert summary.name_of(Identity("local", "ada")) == "ada"
-    assert summary.name_of(Identity("corp sso", "ada (local)")) == '"ada (local)" ("corp sso")'
+    assert name_of(Identity("local", "ada")) == "ada"
+    assert name_of(Identity("corp sso", "ada (local)")) == '"ada (local)" ("corp sso")'
 
 
 def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:

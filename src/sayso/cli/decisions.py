@@ -27,13 +27,14 @@ from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State, changed
+from sayso.model.reviewer import name_of
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape, hidden_in
 from sayso.terminal import PROGRAM_GONE, Dialog, Screen, Settled, TerminalClosed
 from sayso.view import full_text
 from sayso.view.as_json import grant_document, request_document
 from sayso.view.full_text import kinds_of
-from sayso.view.summary import name_of, short, time_left
+from sayso.view.summary import short, time_left
 
 _WIDTH, _LINE, _ENDLESS = 96, 60, 1_000_000
 _MIN_ID, _MIN_SEEN = 4, 8

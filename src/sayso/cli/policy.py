@@ -21,7 +21,7 @@ from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_date, decision, json_option, message_option, plural
 from sayso.model import canonical
 from sayso.model.grant import Budget, BudgetUse, Grant
-from sayso.model.reviewer import PROGRAM, Identity
+from sayso.model.reviewer import PROGRAM, Identity, name_of
 from sayso.model.schema import Schema
 from sayso.model.text import escape
 from sayso.policy import Answer, Policy
@@ -30,7 +30,7 @@ from sayso.policy.rules import names_of, short_name
 from sayso.stores.base import Filter
 from sayso.stores.review import requests_in
 from sayso.view.as_json import budget_document, grant_document, moment
-from sayso.view.summary import name_of, short, time_left
+from sayso.view.summary import short, time_left
 
 _DAYS_REPLAYED = 30
 _NEWEST = 2_000  # requests that are searched for the schemas of tools

@@ -34,10 +34,9 @@ from sayso.cli import context
 from sayso.cli.audit import signer
 from sayso.cli.context import CliContext, Number, echo, echo_err
 from sayso.model import duration
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Reviewer, name_of
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.summary import name_of
 
 if TYPE_CHECKING:
     import uvicorn

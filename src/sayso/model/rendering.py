@@ -16,11 +16,9 @@ from typing import NamedTuple, TypeVar
 
 from sayso.model.canonical.json_tree import MASK, Json, children_of, class_in, fields_of, items_of, tag_in
 from sayso.model.parameters import place
-from sayso.model.reviewer import LOCAL, Identity
 from sayso.model.text import escape, later, say
 
 _ROOM = 80
-_SHORTEST_ISSUER = 12
 _PLAIN = re.compile(r"[\w.@:/#+<>-]+")
 _CALLS = {"$decimal": "Decimal", "$path": "Path", "$uuid": "UUID"}
 _NUMBER = re.compile(r"-?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?(?:E[+-]?[0-9]+)?")
@@ -331,20 +329,6 @@ def quote_if_needed(text: str, room: int = _ROOM) -> str:
     if len(text) <= room and _PLAIN.fullmatch(text) is not None and text == escape(text):
         return text
     return brief(text, room)
-
-
-_OURS = {later("program"), later("token"), later("policy")}
-"""Issuers whose names are translated."""
-
-
-def name_of(who: Identity, room: int = _ROOM) -> str:
-    """Return the display name of a person or program; the issuer is left out for people of this machine."""
-    if who.issuer == LOCAL:
-        return quote_if_needed(who.subject, room)
-    issuer = (
-        quote_if_needed(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
-    )
-    return f"{quote_if_needed(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 
 # -- what differs -----------------------------------------------------------------------------------------------------

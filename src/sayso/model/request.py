@@ -18,8 +18,8 @@ from sayso.model import canonical
 from sayso.model.canonical import MASK
 from sayso.model.ids import fingerprint, shown_digest
 from sayso.model.redaction import Redaction, mark_secrets, scrub
-from sayso.model.rendering import Change, brief, changes, name_of
-from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum
+from sayso.model.rendering import Change, brief, changes
+from sayso.model.reviewer import PROGRAM, Escalation, Identity, Quorum, name_of
 from sayso.model.text import escape
 
 voter_of = attrgetter("by")

@@ -17,16 +17,17 @@ from typing import NamedTuple
 
 from sayso.errors import ConfigError
 from sayso.model import cached_property, duration
+from sayso.model.rendering import quote_if_needed
+from sayso.model.text import hidden_in, later, say
 
 LOCAL = "local"
 PROGRAM = "program"
 TOKENS = "token"
+_SHORTEST_ISSUER = 12
 
 
 @lru_cache(maxsize=1024)
 def _checked(text: str, what: str) -> str:
-    from sayso.model.text import hidden_in  # not needed where nobody is named
-
     if not text or text != text.strip():
         raise ValueError(f"{what} {text!a} is empty or begins or ends with white space")
     hidden = [f"U+{ord(layout):04X}" for layout in "\n\t" if layout in text] + hidden_in(text)
@@ -106,6 +107,20 @@ class Identity:
 
     def __str__(self) -> str:
         return self.subject if self.issuer == LOCAL else f"{self.subject} ({self.issuer})"
+
+
+_OURS = {later("program"), later("token"), later("policy")}
+"""Issuers whose names are translated."""
+
+
+def name_of(who: Identity, room: int = 80) -> str:
+    """Return the display name of a person or program; the issuer is left out for people of this machine."""
+    if who.issuer == LOCAL:
+        return quote_if_needed(who.subject, room)
+    issuer = (
+        quote_if_needed(who.issuer, max(room // 2, _SHORTEST_ISSUER)) if who.issuer not in _OURS else say(who.issuer)
+    )
+    return f"{quote_if_needed(who.subject, max(room - len(issuer) - 3, _SHORTEST_ISSUER))} ({issuer})"
 
 
 @dataclass(frozen=True)

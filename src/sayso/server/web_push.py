@@ -31,7 +31,7 @@ from sayso.channels.registry import Channel, DeliveryError, Notification
 from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
 from sayso.model.request import Request, State
-from sayso.model.reviewer import LOCAL, TOKENS, Reviewer
+from sayso.model.reviewer import LOCAL, TOKENS, Reviewer, name_of
 from sayso.model.text import ENGLISH, Language, say, speaking, spoken
 from sayso.server.auth.sessions import TokenSigner
 from sayso.server.auth.sign_in import SignIn
@@ -40,7 +40,7 @@ from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.view import full_text
-from sayso.view.summary import RISKS, name_of, quote_if_needed, time_left
+from sayso.view.summary import RISKS, quote_if_needed, time_left
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10

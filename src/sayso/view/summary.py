@@ -26,14 +26,13 @@ from sayso.model.rendering import (
     changes,
     fill,
     is_light,
-    name_of,
     parts_of,
     quote_if_needed,
     quoted,
     value,
     word,
 )
-from sayso.model.reviewer import Delegation, Identity
+from sayso.model.reviewer import Delegation, Identity, name_of
 from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_script, say, say_n
 
 __all__ = [
@@ -53,7 +52,6 @@ __all__ = [
     "is_high",
     "line",
     "lines",
-    "name_of",
     "padded",
     "quote_if_needed",
     "risk_rank",

@@ -25,9 +25,8 @@ from sayso import clock, config, errors
 from sayso.channels.settings import allowed_reviewers
 from sayso.model import cached_property
 from sayso.model.ids import new_token
-from sayso.model.rendering import name_of
 from sayso.model.request import State
-from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded
+from sayso.model.reviewer import LOCAL, Identity, Reviewer, folded, name_of
 from sayso.model.text import say
 from sayso.server.auth.sessions import RECORD
 from sayso.stores.base import Filter, Store

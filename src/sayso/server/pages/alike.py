@@ -28,14 +28,14 @@ from sayso.model.grant import is_id, number_of
 from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import as_amount, brief, is_amount, money, separators, value
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Reviewer, name_of
 from sayso.model.text import escape, say
 from sayso.server.pages.arguments import Argument, currency_code, draw, is_currency, names_currency
 from sayso.server.pages.rendering import facts, missing_roles, risk_of, run_name
 from sayso.stores.base import Filter, Store
 from sayso.view import full_text
 from sayso.view.similar import Own, own_words
-from sayso.view.summary import name_of, short, time_left
+from sayso.view.summary import short, time_left
 
 FEWEST = 3
 """The fewest alike calls to fold; with two, opening the row would cost more than it saves."""

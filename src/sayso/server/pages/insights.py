@@ -24,13 +24,13 @@ from sayso import clock
 from sayso.learning import HASTE, Report, decisions_by_person, report
 from sayso.model import duration
 from sayso.model.request import Decision, Request, State
-from sayso.model.reviewer import Identity
+from sayso.model.reviewer import Identity, name_of
 from sayso.model.text import later, say
 from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
-from sayso.view.summary import name_of, quote_if_needed
+from sayso.view.summary import quote_if_needed
 
 MOST = 5_000
 QUESTIONS = later("questions")

@@ -27,7 +27,7 @@ from sayso.model.redaction import mark_secrets
 from sayso.model.rendering import Change, as_amount, brief, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
-from sayso.model.reviewer import LOCAL, TOKENS
+from sayso.model.reviewer import LOCAL, TOKENS, name_of
 from sayso.model.teamwork import comments_in
 from sayso.model.text import escape, later, say, say_n
 from sayso.server.auth.tokens import unknown_names
@@ -45,7 +45,7 @@ from sayso.stores.base import Filter
 from sayso.view import full_text
 from sayso.view.full_text import outcome_rows
 from sayso.view.similar import arguments_apart, words_apart
-from sayso.view.summary import is_high, name_of, quote_if_needed
+from sayso.view.summary import is_high, quote_if_needed
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})

@@ -24,6 +24,7 @@ from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import schema_of
 from sayso.model.request import Request
+from sayso.model.reviewer import name_of
 from sayso.model.text import escape, say
 from sayso.server.auth.tokens import Token, Tokens, doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
@@ -34,7 +35,7 @@ from sayso.server.web_push import LASTS, DeviceRefusedError, Push, may_approve_t
 from sayso.stores.base import Filter, Store
 from sayso.stores.sqlite_file import newest_schema
 from sayso.view.full_text import kinds_of
-from sayso.view.summary import absence, name_of
+from sayso.view.summary import absence
 
 _MOST, _ERROR_ROOM = 1_000, 400
 _LONGEST_DEVICE, _LONGEST_KEY = 60, 2_000
