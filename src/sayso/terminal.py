@@ -23,7 +23,7 @@ from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
 from sayso.model.ids import is_random
 from sayso.model.redaction import MASK
-from sayso.model.rendering import as_amount, brief, value
+from sayso.model.rendering import as_amount, brief, quote_if_needed, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape
@@ -32,7 +32,7 @@ from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import full_text
 from sayso.view.full_text import choices_of, decided, kinds_of, status_line
-from sayso.view.summary import in_short, quote_if_needed, short
+from sayso.view.summary import in_short, short
 
 _POLL = 0.1
 _WIDEST = 100

@@ -19,6 +19,7 @@ from pydantic import Field, SecretStr
 import sayso
 from sayso import config
 from sayso.model import canonical
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Execution, Request, State, changed
 from sayso.model.reviewer import Identity, name_of
 from sayso.model.schema import Schema
@@ -108,7 +109,7 @@ def test_no_name_that_a_redactor_makes_up_can_pass_for_an_argument() -> None:
 @pytest.mark.parametrize("run", ["a run, on behalf of the boss", "x'; approved", "r (program)", "a\u2800b", "r" * 190])
 def test_a_run_s_name_stays_inside_its_quotes(run: str) -> None:
     (named,) = [row.removeprefix("  in run").strip() for row in rows(ask("x", run=run)) if row.startswith("  in run")]
-    assert named == summary.quote_if_needed(run, 83)
+    assert named == quote_if_needed(run, 83)
     assert named[0] in "'\""
 
 
@@ -191,12 +192,12 @@ def test_what_is_whole_in_the_narrowest_view_is_whole_in_every_wider_one() -> No
 
 
 def test_a_plain_name_stands_as_it_is_and_any_other_in_quotes() -> None:
-    assert [summary.quote_if_needed(name) for name in ("order-4721", "ada@laptop", "übung", "a/b:c#1")] == [
+    assert [quote_if_needed(name) for name in ("order-4721", "ada@laptop", "übung", "a/b:c#1")] == [
         "order-4721", "ada@laptop", "übung", "a/b:c#1",
     ]  # fmt: skip
     for name in ("two words", "", "a'b", "a\u200bb", "a,b", "x" * 300, "<U+202E>"):
-        assert summary.quote_if_needed(name)[0] in "'\"", name
-        assert len(summary.quote_if_needed(name)) <= 90
+        assert quote_if_needed(name)[0] in "'\"", name
+        assert len(quote_if_needed(name)) <= 90
 
 
 def test_people_of_this_machine_need_no_issuer() -> None:

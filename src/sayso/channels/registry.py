@@ -20,6 +20,7 @@ from sayso import clock, config
 from sayso.channels.settings import Table
 from sayso.clock import instant, microseconds
 from sayso.errors import ConfigError, SaysoError
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import LOCAL, PROGRAM, name_of
 from sayso.model.text import escape
@@ -28,7 +29,7 @@ from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 from sayso.view.as_json import moment
-from sayso.view.summary import quote_if_needed, time_left
+from sayso.view.summary import time_left
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]
 

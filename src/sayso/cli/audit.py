@@ -24,12 +24,12 @@ from sayso.cli.context import WRONG, CliContext, as_date, echo, echo_err, json_o
 from sayso.errors import EvidenceError
 from sayso.model import canonical
 from sayso.model.redaction import mark_secrets
-from sayso.model.rendering import brief
+from sayso.model.rendering import brief, quote_if_needed
 from sayso.model.text import escape
 from sayso.stores.grants import GRANT, chain_of
 from sayso.view import line
 from sayso.view.as_json import event_rows
-from sayso.view.summary import RUN_ROOM, SHORT, quote_if_needed, short
+from sayso.view.summary import RUN_ROOM, SHORT, short
 
 
 def signer() -> Signer | None:

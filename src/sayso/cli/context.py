@@ -31,6 +31,7 @@ from sayso import clock, config, errors
 from sayso.model import cached_property, duration
 from sayso.model.duration import text as span
 from sayso.model.ids import is_random
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Reviewer
 from sayso.model.text import escape
@@ -40,7 +41,7 @@ from sayso.stores.records import records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import full_text
-from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, quote_if_needed, short, time_left
+from sayso.view.summary import RUN_ROOM, SHORT, columns, in_short, padded, short, time_left
 
 WRONG, DECIDED, EXPIRED = 1, 3, 4
 _CODES: tuple[tuple[type[errors.SaysoError], int], ...] = (

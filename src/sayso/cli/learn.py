@@ -23,9 +23,10 @@ from sayso.errors import ConfigError
 from sayso.learning import Share
 from sayso.model.canonical.json_tree import dumps
 from sayso.model.duration import text as span_text
+from sayso.model.rendering import quote_if_needed
 from sayso.model.reviewer import Identity, name_of
 from sayso.model.text import csv_row, escape, storable
-from sayso.view.summary import quote_if_needed, short
+from sayso.view.summary import short
 
 if TYPE_CHECKING:
     from sayso.learning import Report

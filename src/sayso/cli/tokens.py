@@ -17,10 +17,11 @@ from sayso.audit.signing import make_key, signer_at
 from sayso.cli import context
 from sayso.cli.context import CliContext, NoStoreYetError, echo, echo_err, json_option, require_web, text_table
 from sayso.model import duration
+from sayso.model.rendering import quote_if_needed
 from sayso.model.reviewer import LOCAL, name_of
 from sayso.model.text import escape
 from sayso.stores.base import Store
-from sayso.view.summary import quote_if_needed, time_left
+from sayso.view.summary import time_left
 
 if TYPE_CHECKING:
     from sayso.server.auth.tokens import Token, Tokens

@@ -29,10 +29,11 @@ import click
 from sayso import config, errors
 from sayso.cli import context
 from sayso.cli.context import CliContext, echo, echo_err
+from sayso.model.rendering import quote_if_needed
 from sayso.model.text import escape
 from sayso.runs.runnable import Runnable
 from sayso.runs.worker import Ending, Limits, Report, Worker
-from sayso.view.summary import in_short, quote_if_needed, short
+from sayso.view.summary import in_short, short
 
 _AFTER_GRACE = 0.12  # seconds to record interrupted runs; the default grace period and this stay below one second
 _THREADS = 32  # for handlers that are sync functions

@@ -9,11 +9,12 @@ from contextlib import suppress
 from sayso import clock, config, errors
 from sayso.model.duration import ago
 from sayso.model.ids import is_random
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view import full_text
-from sayso.view.summary import quote_if_needed, short, time_left
+from sayso.view.summary import short, time_left
 
 INDENT = "       "
 _NOW = "just now"

@@ -30,6 +30,7 @@ from sayso.channels import registry
 from sayso.channels.registry import Channel, DeliveryError, Notification
 from sayso.channels.webhook import Destination, Receivers
 from sayso.model.lifecycle import must_be_allowed
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL, TOKENS, Reviewer, name_of
 from sayso.model.text import ENGLISH, Language, say, speaking, spoken
@@ -40,7 +41,7 @@ from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.view import full_text
-from sayso.view.summary import RISKS, quote_if_needed, time_left
+from sayso.view.summary import RISKS, time_left
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10

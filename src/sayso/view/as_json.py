@@ -12,12 +12,12 @@ from sayso.clock import instant, written
 from sayso.model import canonical
 from sayso.model.grant import BudgetUse, Grant
 from sayso.model.journal import Entry, showable
-from sayso.model.rendering import brief
+from sayso.model.rendering import brief, quote_if_needed
 from sayso.model.request import Call, Decision, Execution, Request, changed
 from sayso.model.reviewer import Identity
 from sayso.model.text import escape, later, say
 from sayso.view import full_text
-from sayso.view.summary import channel_name, columns, padded, quote_if_needed
+from sayso.view.summary import channel_name, columns, padded
 
 _PLAIN = ("key", "effect", "title", "summary", "prompt", "description", "risk", "rule", "context")
 

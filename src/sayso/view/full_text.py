@@ -16,13 +16,13 @@ from sayso.model import canonical
 from sayso.model.canonical.json_tree import Json, fields_of
 from sayso.model.duration import ago
 from sayso.model.redaction import Redaction, mark_secrets, masked_besides
-from sayso.model.rendering import brief
+from sayso.model.rendering import brief, quote_if_needed
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS, name_of
 from sayso.model.schema import Schema
 from sayso.model.text import escape, later, say, say_n
 from sayso.view import summary
-from sayso.view.summary import columns, padded, quote_if_needed, short, time_left
+from sayso.view.summary import columns, padded, short, time_left
 
 _COMMENT_ROOM = 300
 _NAMED = (later("waits again"), later("requester"), later("key"), later("context"), later("function"))

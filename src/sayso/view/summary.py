@@ -19,11 +19,9 @@ from sayso.model.duration import left
 from sayso.model.ids import ID_LENGTH
 from sayso.model.parameters import place
 from sayso.model.rendering import (
-    Change,
     Parts,
     as_amount,
     bytes_of,
-    changes,
     fill,
     is_light,
     parts_of,
@@ -34,34 +32,6 @@ from sayso.model.rendering import (
 )
 from sayso.model.reviewer import Delegation, Identity, name_of
 from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_script, say, say_n
-
-__all__ = [
-    "RISKS",
-    "RUN_ROOM",
-    "SHORT",
-    "Change",
-    "Layout",
-    "absence",
-    "changes",
-    "channel_name",
-    "columns",
-    "empty_lines",
-    "gathered",
-    "in_short",
-    "is_empty",
-    "is_high",
-    "line",
-    "lines",
-    "padded",
-    "quote_if_needed",
-    "risk_rank",
-    "short",
-    "time_left",
-    "value",
-    "warnings",
-    "without_gaps",
-    "wrapped",
-]  # fmt: skip
 
 NARROWEST = 40
 _SHORT = 24

@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from sayso import clock, errors
 from sayso.model.edit import edited_call, is_target
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import name_of
 from sayso.model.teamwork import comments_in
@@ -39,7 +40,7 @@ from sayso.server.pages.listing import alike_to, decided_with, queue_of
 from sayso.server.pages.rendering import error_text, known, list_row, parts_of, render, risk_unconfirmed
 from sayso.stores.base import Store
 from sayso.view import full_text
-from sayso.view.summary import is_high, quote_if_needed
+from sayso.view.summary import is_high
 
 _LEAVES = frozenset({"answer", "approve", "assign", "cancel", "feedback", "grant", "reject", "snooze"})
 """The actions after which the next request opens."""

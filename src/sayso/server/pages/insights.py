@@ -23,6 +23,7 @@ from starlette.responses import Response
 from sayso import clock
 from sayso.learning import HASTE, Report, decisions_by_person, report
 from sayso.model import duration
+from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import Identity, name_of
 from sayso.model.text import later, say
@@ -30,7 +31,6 @@ from sayso.server.context import RequestContext
 from sayso.server.pages.rendering import brief_span, render
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
-from sayso.view.summary import quote_if_needed
 
 MOST = 5_000
 QUESTIONS = later("questions")

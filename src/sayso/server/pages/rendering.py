@@ -35,7 +35,7 @@ from sayso import __version__, clock, errors
 from sayso.model import duration
 from sayso.model.duration import ago
 from sayso.model.ids import is_random
-from sayso.model.rendering import value, word
+from sayso.model.rendering import quote_if_needed, value, word
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation, Reviewer, name_of
 from sayso.model.text import escape, isolated, later, say, spoken
@@ -46,7 +46,7 @@ from sayso.server.pages.arguments import amount_text, in_sight, in_words
 from sayso.view import full_text
 from sayso.view.full_text import status_line
 from sayso.view.similar import arguments_apart, words_apart
-from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, quote_if_needed, short, time_left
+from sayso.view.summary import RISKS, RUN_ROOM, absence, channel_name, is_high, short, time_left
 
 _FOLDER = Path(__file__).parent.parent / "static"
 _TYPES = {

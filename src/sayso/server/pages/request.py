@@ -24,7 +24,7 @@ from sayso.model.journal import Entry
 from sayso.model.lifecycle import must_be_allowed, undo, undo_by
 from sayso.model.parameters import place
 from sayso.model.redaction import mark_secrets
-from sayso.model.rendering import Change, as_amount, brief, quoted
+from sayso.model.rendering import Change, as_amount, brief, quote_if_needed, quoted
 from sayso.model.rendering import value as shown_value
 from sayso.model.request import MODEL_WORDS, Call, Request, State, changed, without_secrets
 from sayso.model.reviewer import LOCAL, TOKENS, name_of
@@ -45,7 +45,7 @@ from sayso.stores.base import Filter
 from sayso.view import full_text
 from sayso.view.full_text import outcome_rows
 from sayso.view.similar import arguments_apart, words_apart
-from sayso.view.summary import is_high, quote_if_needed
+from sayso.view.summary import is_high
 
 _TITLE_ROOM, _LINE_ROOM, _MOST_EARLIER = 80, 64, 3
 _CUSTOMER = frozenset({"customer", "customer_id", "account", "email", "user_id"})

@@ -23,7 +23,7 @@ from sayso.model import canonical
 from sayso.model.journal import Entry, showable
 from sayso.model.lifecycle import is_due
 from sayso.model.redaction import Redaction, mark_secrets, scrub
-from sayso.model.rendering import brief, is_light
+from sayso.model.rendering import brief, is_light, quote_if_needed
 from sayso.model.request import Request, State
 from sayso.model.reviewer import LOCAL
 from sayso.model.run import RunRecord, RunState
@@ -37,7 +37,7 @@ from sayso.stores.base import Store
 from sayso.stores.filter import Filter, RunFilter
 from sayso.view import full_text
 from sayso.view.as_json import event_rows, moment
-from sayso.view.summary import channel_name, quote_if_needed
+from sayso.view.summary import channel_name
 
 _PAGE, _ROOM, _MOST_ROWS = 50, 400, 500
 _MOST_ITEMS, _MOST_TEXT = 60, 2_000
