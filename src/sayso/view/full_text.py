@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
 from typing import Any, cast
 
 from sayso.model import canonical
@@ -163,8 +162,6 @@ _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long 
 TEXTS = (later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"))
 """The fields of a request with texts of its program."""
 _WORDS = (*TEXTS, "context")
-_TEXT_NAMES = ("run", "requester", "key", "risk", *_WORDS)
-_texts_of = attrgetter("run_id", "requester", "key", "risk", *_WORDS)
 _AUTHORS = frozenset({"description", "rule"})  # from the gate's code, unless a token asked
 
 
@@ -296,7 +293,8 @@ def _words_rows(request: Request, *, width: int, full: bool) -> list[str]:
 def cautions(request: Request) -> list[str]:
     """Return warnings about text in a request that could mislead a reader, one sentence each."""
     subject = request.subject
-    named = dict[str, Any](zip(_TEXT_NAMES, _texts_of(request), strict=True)) | {"requester": str(request.requester)}
+    named = {"run": request.run_id, "requester": str(request.requester), "key": request.key, "risk": request.risk}
+    named |= {name: getattr(request, name) for name in _WORDS}
     if isinstance(subject, Question):
         found = [say("the question %(what)s", what=what) for what in summary.warnings(subject.text)]
     else:
