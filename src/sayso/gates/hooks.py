@@ -126,9 +126,9 @@ def secrets_of(gate: Gate, form: str, shown: str | None) -> frozenset[str]:
 
 def secrets_known(gate: Gate, request: Request) -> frozenset[str]:
     """Return the secret texts of a request's call, both as proposed and as changed."""
-    proposed, call = request.call, request.effective
-    secrets = secrets_of(gate, call.form, call.masked)
-    return secrets if call is proposed else secrets | secrets_of(gate, proposed.form, proposed.masked)
+    proposed, edited = request.call, request.edited
+    secrets = secrets_of(gate, proposed.form, proposed.masked)
+    return secrets if edited is None else secrets | secrets_of(gate, edited.form, edited.masked)
 
 
 def secrets_among(gate: Gate, arguments: dict[str, Any]) -> frozenset[str] | None:
