@@ -25,6 +25,7 @@ from sayso.model.redaction import Redaction, marks
 from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
+from sayso.model.text import closest
 from sayso.operations import HookCall
 from sayso.policy import Policy, Verdict, describe, in_effect
 from sayso.policy.rules import template_fields
@@ -298,10 +299,8 @@ def _there_are(names: Collection[str]) -> str:
 
 
 def _meant(name: str, names: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [known.removeprefix(".") for known in names], 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = closest(name, (known.removeprefix(".") for known in names))
+    return "" if near is None else f"; did you mean {near!r}?"
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from functools import lru_cache, partial
 from typing import Annotated, Any, NamedTuple, cast
 
 from sayso.model import cached_property
+from sayso.model.text import closest
 
 _KEY_SHOWN = 40
 _PLACE_SHOWN = 20  # steps of a path that are listed
@@ -479,9 +480,7 @@ _ELSEWHERE = {
 
 def unknown_keyword(name: str, given: str, known: Collection[str]) -> TypeError:
     """Return the error for an unknown keyword argument; `name` is the function's public name."""
-    from difflib import get_close_matches
-
     meant = _ELSEWHERE.get(given)
-    near = [meant] if meant in known else get_close_matches(given, sorted(known), 1)
-    hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(sorted(known))}."
+    near = meant if meant in known else closest(given, sorted(known))
+    hint = f"it takes {', '.join(sorted(known))}." if near is None else f"did you mean {near}=?"
     return TypeError(f"{name}() has no {given}=; {hint} Nothing was done")

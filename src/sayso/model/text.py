@@ -193,6 +193,13 @@ def is_plain_name(given: object, longest: int = 200) -> bool:
     return isinstance(given, str) and 0 < len(given) <= longest and given.isprintable() and given == given.strip()
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant by a misspelt one; None if none is close."""
+    from difflib import get_close_matches  # only an error needs it
+
+    return next(iter(get_close_matches(name, list(known), 1)), None)
+
+
 def mixed_script(text: str) -> dict[str, list[str]]:
     r"""Return the words of `text` that mix scripts, with their scripts: `{"p\u0430ypal": ["Latin", "Cyrillic"]}`.
 

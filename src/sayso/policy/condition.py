@@ -19,6 +19,7 @@ from sayso import errors
 from sayso.model import canonical
 from sayso.model.redaction import MASK
 from sayso.model.schema import Schema
+from sayso.model.text import closest
 
 
 class ConditionError(ValueError):
@@ -351,10 +352,8 @@ class Condition:
         return code, given
 
     def _no_argument(self, name: str) -> str:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, self._names, 1)
-        meant = f"; did you mean args.{near[0]}?" if near else f" (there are {', '.join(self._names)})"
+        near = closest(name, self._names)
+        meant = f" (there are {', '.join(self._names)})" if near is None else f"; did you mean args.{near}?"
         return f"{self._tool} has no argument {name!r}{meant}"
 
     def _compiled(self, code: str) -> Any:

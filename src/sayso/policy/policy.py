@@ -24,6 +24,7 @@ from sayso import clock, config, errors
 from sayso.model import cached_property
 from sayso.model.request import Request
 from sayso.model.schema import Schema
+from sayso.model.text import closest
 from sayso.policy.condition import Condition, ConditionError, Facts, UndecidedError
 from sayso.policy.rules import Problem, Rule, matches, parse, short_name, template_fields
 from sayso.policy.verdict import Verdict, hold
@@ -142,8 +143,6 @@ def _shape(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
 
 def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
     """Yield the budgets that sum up a field that the tool does not take. At a gate, such a call is held."""
-    from difflib import get_close_matches
-
     for budget in rule.verdict.budgets:
         fields: Mapping[str, Any] = {} if schema is None else schema.properties
         before = "args"
@@ -151,8 +150,8 @@ def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[P
             if schema is None or not fields:
                 break  # anything may be in there
             if name not in fields:
-                near = get_close_matches(name, list(fields), 1)
-                hint = f"did you mean {before}.{near[0]}?" if near else f"there are {', '.join(fields)}"
+                near = closest(name, fields)
+                hint = f"there are {', '.join(fields)}" if near is None else f"did you mean {before}.{near}?"
                 message = f"budget sums up args.{budget.path}, which is not an argument of {tool}; {hint}"
                 yield Problem(*rule.at("budget", 1, budget.text.index("args.") + 1), message)
                 break

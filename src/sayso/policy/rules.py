@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, cast
 from sayso import errors
 from sayso.model import duration
 from sayso.model.grant import Budget
-from sayso.model.text import is_plain_name
+from sayso.model.text import closest, is_plain_name
 from sayso.policy.condition import Condition, ConditionError
 from sayso.policy.verdict import Verdict, allow, deny, hold
 
@@ -382,13 +382,11 @@ class _Reader:
 
     def _checked(self, place: Place, table: Mapping[str, Any], known: _Keys, what: str) -> dict[str, Any]:
         """Return the valid keys of a table; the others become problems."""
-        from difflib import get_close_matches
-
         found: dict[str, Any] = {}
         for key, value in table.items():
             if key not in known:
-                near = get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"{what} has {', '.join(known)}"
+                near = closest(key, known)
+                hint = f"{what} has {', '.join(known)}" if near is None else f"did you mean {near!r}?"
                 self.wrong((*place, key), f"unknown key {key!r}; {hint}")
             elif not known[key][0](value):
                 self.wrong((*place, key), f"{key} takes {known[key][1]}, not {value!r}")

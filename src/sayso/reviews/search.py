@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sayso.model.request import LIVE, Request, State
+from sayso.model.text import closest
 from sayso.stores.base import Filter, Page, ReviewStore
 from sayso.stores.review import requests_in
 
@@ -117,9 +118,6 @@ def _state(given: State | str) -> State:
     try:
         return State(given)
     except ValueError:
-        from difflib import get_close_matches
-
-        near = get_close_matches(str(given), list(State), 1)
-        meant = f"did you mean '{near[0]}'?" if near else ""
-        known = ", ".join(State)
-        raise ValueError(f"unknown state {given!r}; {meant or f'known are {known}, and all'}") from None
+        near = closest(str(given), State)
+        hint = f"known are {', '.join(State)}, and all" if near is None else f"did you mean '{near}'?"
+        raise ValueError(f"unknown state {given!r}; {hint}") from None
