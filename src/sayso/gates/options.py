@@ -247,7 +247,7 @@ def _check_suspends(suspends: Iterable[type[BaseException]], ambiguous: Iterable
                 )
 
 
-def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str = "redact=") -> None:
+def check_redact(function: Callable[..., Any], redact: Collection[str], tool: str, option: str) -> None:
     """Reject the name of a secret that nothing in the function's arguments or result can have.
 
     If a value can be anything (`Any`, a dict, `**kwargs`, no annotation), so can the names in it.

@@ -35,6 +35,7 @@ from sayso.model.text import escape, hidden_in, later, mixed_direction, mixed_sc
 
 NARROWEST = 40
 _SHORT = 24
+_HEAD, _TAIL = 80, 40  # lines of a long argument that are shown
 _MARK, _GOES_ON = "| ", ": "
 _SPACE = "<U+0020>"
 # Pieces are short enough to fit into the narrowest line, and an escape sequence is never split.
@@ -83,24 +84,21 @@ class Layout:
     Attributes:
         width: The maximum line length, in terminal columns.
         limit: The maximum number of characters of a text, or bytes of a bytes value; None for all.
-        height: The maximum number of lines of one argument; ignored without a `limit`.
     """
 
     width: int
     limit: int | None
-    height: int = 120
 
     def rows(self, tree: Json) -> list[str]:
-        """Return the lines of one argument."""
+        """Return the lines of one argument; with a `limit`, at most 120."""
         rows = self._rows(tree, max(self.width, NARROWEST))
-        if self.limit is None or len(rows) <= self.height:
+        if self.limit is None or len(rows) <= _HEAD + _TAIL:
             return rows
-        head, tail = self.height * 2 // 3, self.height // 3
-        left_out = rows[head - 1 : -tail]
+        left_out = rows[_HEAD - 1 : -_TAIL]
         # The omitted lines may themselves contain a note about omitted content.
         more = ", including their own gaps," if any(row.lstrip().startswith("(…") for row in left_out) else ""
         note = f"(… {len(left_out):,} of {len(rows):,} lines{more} not shown …)"
-        return [*rows[: head - 1], note, *rows[-tail:]]
+        return [*rows[: _HEAD - 1], note, *rows[-_TAIL:]]
 
     def _rows(self, tree: Json, width: int) -> list[str]:
         if isinstance(tree, str):
@@ -115,7 +113,7 @@ class Layout:
             text = value(tree)
             if columns(text) <= width:
                 return [text]
-        ends = None if self.limit is None else (self.height * 2 // 3 - 3, self.height // 3 - 3)
+        ends = None if self.limit is None else (_HEAD - 3, _TAIL - 3)
         parts = parts_of(tree, ends=ends, key_room=None if self.limit is None else 2 * width)
         if parts is None:
             return list(wrapped(value(tree), width))
