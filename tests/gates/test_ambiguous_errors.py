@@ -13,6 +13,7 @@ import concurrent.futures
 import errno
 import http.client
 import imaplib
+import queue
 import smtplib
 import socket
 import ssl
@@ -302,6 +303,10 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "http.client.BadStatusLine": lambda: http.client.BadStatusLine("x"),
     "asyncio.IncompleteReadError": lambda: asyncio.IncompleteReadError(b"a", 9),
     "subprocess.CalledProcessError, killed": lambda: subprocess.CalledProcessError(-9, "rsync"),
+    "subprocess.CalledProcessError, killed in a shell": lambda: subprocess.CalledProcessError(137, "rsync"),
+    "subprocess.CalledProcessError, ssh lost its connection": lambda: subprocess.CalledProcessError(255, "ssh"),
+    "subprocess.CalledProcessError, stopped by timeout": lambda: subprocess.CalledProcessError(124, "timeout 9 rsync"),
+    "queue.Empty": queue.Empty,
     "subprocess.TimeoutExpired": lambda: subprocess.TimeoutExpired("rsync", 5),
     "smtplib.SMTPServerDisconnected": lambda: smtplib.SMTPServerDisconnected("closed"),
     "httpx.ReadTimeout": fake("httpx.ReadTimeout", HttpxTimeout),
@@ -392,6 +397,12 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     ),
     "urllib3.ResponseError, 503": lambda: MaxRetry(
         fake("urllib3.exceptions.ResponseError", Urllib3Error)("too many 503 error responses")
+    ),
+    "urllib3.InvalidHeader, an answer of two lengths": lambda: connecting(
+        fake("urllib3.exceptions.InvalidHeader", Urllib3Error)(), "urllib3.response._init_length"
+    ),
+    "requests, a redirect that cannot be decoded": lambda: connecting(
+        UnicodeDecodeError("utf-8", b"\xe9", 0, 1, "invalid start byte"), "requests.sessions.resolve_redirects"
     ),
     "xmlrpc.client.ProtocolError, 502": lambda: xmlrpc.client.ProtocolError("a/RPC2", 502, "Bad Gateway", {}),
     "stripe.APIError, 500": lambda: answered("stripe._error.APIError", "http_status", 500, StripeError),
@@ -492,6 +503,7 @@ SURE: dict[str, Callable[[], BaseException]] = {
     "httpx.ConnectError, in the handshake": lambda: caused(
         fake("httpx.ConnectError")(), caused(fake("httpcore.ConnectError")(ConnectionResetError()), None)
     ),
+    "httpx.HTTPStatusError, 308": lambda: answered("httpx.HTTPStatusError", "response.status_code", 308),
     "httpx.HTTPStatusError, 499": lambda: answered("httpx.HTTPStatusError", "response.status_code", 499),
     "aiohttp.ClientHttpProxyError, 502": lambda: answered(
         "aiohttp.client_exceptions.ClientHttpProxyError", "status", 502, AioResponse

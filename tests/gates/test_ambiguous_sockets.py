@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
+import smtplib
 import socket
 import struct
 import threading
+import urllib.error
 import urllib.request
 import xmlrpc.client
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -37,6 +41,11 @@ ANSWERS = {
     "garbled": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\n\r\n<html>",
     "try again": b"HTTP/1.1 409 Conflict\r\nRetry-After-Ms: 1\r\nContent-Length: 0\r\n\r\n",
     "303": b"HTTP/1.1 303 See Other\r\nLocation: http://127.0.0.1:%d/\r\nContent-Length: 0\r\n\r\n",
+    "elsewhere": b"HTTP/1.1 302 Found\r\nLocation: shop://done\r\nContent-Length: 0\r\n\r\n",
+    "307 elsewhere": b"HTTP/1.1 307 Temporary Redirect\r\nLocation: shop://done\r\nContent-Length: 0\r\n\r\n",
+    "no xml": b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 6\r\n\r\n<html>",
+    "no answer": b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: 17\r\n\r\n<methodResponse/>",
+    "a long line": b"a" * 70_000,
     "fault": b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s" % (len(FAULT), FAULT),
 }
 
@@ -215,6 +224,169 @@ def test_a_server_error_and_an_answer_that_cannot_be_decoded_are_unknown_and_a_r
         with pytest.raises(Exception, match=how if how.isdigit() else "Expecting value|unexpected character"):
             post(port)
     assert state_of(request_id) is (State.FAILED if how == "409" else State.UNKNOWN)
+
+
+def read_httpx(port: int) -> None:
+    httpx = pytest.importorskip("httpx2")
+    httpx.post(f"http://127.0.0.1:{port}/", content=b"amount=5").raise_for_status()
+
+
+def read_urllib(port: int) -> None:
+    try:
+        by_urllib(port, 60.0)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
+
+
+def read_json(port: int) -> None:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", data=b"amount=5", timeout=60) as answer:
+        json.load(answer)
+
+
+def read_xmlrpc(port: int) -> None:
+    with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{port}/") as server:
+        server.pay("amount=5")
+
+
+def read_line(port: int) -> None:
+    async def pay() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with closing(writer):
+            writer.write(b"amount=5")
+            await reader.readline()
+
+    asyncio.run(pay())
+
+
+def shut_down(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(b"amount=5")
+        with suppress(ConnectionResetError):
+            line.recv(1)
+        line.shutdown(socket.SHUT_WR)
+
+
+READ: dict[str, tuple[Callable[[int], None], str]] = {
+    "httpx, a redirect": (read_httpx, "303"),
+    "urllib, a redirect to another scheme": (read_urllib, "elsewhere"),
+    "json.load, no JSON": (read_json, "garbled"),
+    "xmlrpc, a redirect": (read_xmlrpc, "303"),
+    "xmlrpc, no XML": (read_xmlrpc, "no xml"),
+    "xmlrpc, no result": (read_xmlrpc, "no answer"),
+    "asyncio, a line that is too long": (read_line, "a long line"),
+    "socket, closed after a reset": (shut_down, "reset"),
+}
+
+
+@pytest.mark.parametrize("what", READ)
+def test_an_answer_that_the_client_cannot_use_is_unknown(store: Store, what: str) -> None:
+    send, how = READ[what]
+    post = sayso.gate(send, name="post", wait="raise")
+    with served(how) as port:
+        request_id = approved(post, port)
+        error = raised_by(lambda port, _: post(port), port, 0.0)
+    assert state_of(request_id) is State.UNKNOWN, repr(error)
+
+
+def test_a_redirect_that_is_to_be_sent_again_is_failed(store: Store) -> None:
+    post = sayso.gate(read_urllib, name="post", wait="raise")
+    with served("307 elsewhere") as port:
+        request_id = approved(post, port)
+        with pytest.raises(urllib.error.HTTPError, match="307"):
+            post(port)
+    assert state_of(request_id) is State.FAILED
+
+
+@pytest.mark.parametrize("answers", ["text", "bytes", "close", "abort"])
+def test_a_web_socket_that_gives_no_json_is_unknown(store: Store, answers: str) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    pytest.importorskip("aiohttp.web")
+
+    async def serve(request: Any) -> Any:
+        line = aiohttp.web.WebSocketResponse()
+        await line.prepare(request)
+        await line.receive()
+        if answers == "text":
+            await line.send_str("<html>")
+        elif answers == "bytes":
+            await line.send_bytes(b"{}")
+        elif answers == "abort":
+            request.transport.abort()
+        return line
+
+    @sayso.gate(wait="raise")
+    async def pay() -> None:
+        app = aiohttp.web.Application()
+        app.router.add_get("/", serve)
+        runner = aiohttp.web.AppRunner(app)
+        await runner.setup()
+        try:
+            site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+            async with aiohttp.ClientSession() as session, session.ws_connect(url) as line:
+                await line.send_str("amount=5")
+                await line.receive_json()
+        finally:
+            await runner.cleanup()
+
+    async def call() -> str:
+        with pytest.raises(sayso.ConfirmationRequired) as held:
+            await pay()
+        sayso.Review().approve(held.value.confirmation_id, by="ada")
+        with pytest.raises(Exception, match=r"Expecting value|is not WSMsgType"):
+            await pay()
+        return held.value.confirmation_id
+
+    assert state_of(asyncio.run(call())) is State.UNKNOWN
+
+
+@contextmanager
+def mail_server(says_to_data: bytes, says_to_quit: bytes) -> Iterator[int]:
+    says = {b"DATA\r\n": b"354 go\r\n", b".\r\n": says_to_data, b"QUIT\r\n": says_to_quit}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line, line.makefile("rb") as heard:
+                line.sendall(b"220 ready\r\n")
+                is_mail = False
+                for command in heard:
+                    if not is_mail or command == b".\r\n":
+                        line.sendall(says.get(command.upper(), b"250 ok\r\n"))
+                    is_mail = command.upper() == b"DATA\r\n" or (is_mail and command != b".\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            thread.join(60)
+
+
+@pytest.mark.parametrize(
+    ("says_to_data", "says_to_quit", "state"),
+    [
+        (b"250 ok\r\n", b"421 timeout\r\n", State.UNKNOWN),
+        (b"250 " + b"a" * 10_000 + b"\r\n", b"221 bye\r\n", State.UNKNOWN),
+        (b"554 spam\r\n", b"221 bye\r\n", State.FAILED),
+    ],
+    ids=["an error at the goodbye", "a long line", "refused"],
+)
+def test_what_a_mail_server_says_after_the_mail_tells_nothing_about_it(
+    store: Store, says_to_data: bytes, says_to_quit: bytes, state: State
+) -> None:
+    @sayso.gate(wait="raise")
+    def send(port: int) -> None:
+        with smtplib.SMTP("127.0.0.1", port, timeout=60) as line:
+            line.sendmail("a@example.org", "b@example.org", "hello")
+
+    with mail_server(says_to_data, says_to_quit) as port:
+        request_id = approved(send, port)
+        with pytest.raises(smtplib.SMTPResponseException):
+            send(port)
+    assert state_of(request_id) is state
 
 
 def again_openai(port: int, retries: int) -> None:

@@ -2,8 +2,8 @@
 
 The rule, which users read in `docs/guides/survive-crashes.md`:
 
-1. An interrupt, a timeout, a lost connection, a server error and an answer that cannot be decoded may have come after
-   the effect (`_SENT`, `_SOCKET`, `_EITHER`, `_DETAILED`, `_DECODES`).
+1. An interrupt, a timeout, a lost connection, a server error and an answer that the client cannot use may have come
+   after the effect (`_SENT`, `_SOCKET`, `_EITHER`, `_DETAILED`, `_DECODES`).
 2. They have not if nothing was sent: their class says so (`_NOT_SENT`), or they come out of connecting (`_CONNECTS`).
 3. An error of code that tries again or follows a redirect says nothing about the earlier attempts (`_RETRIES`).
 4. What an error carries counts like the error: its cause, its context, even a suppressed one, and its members.
@@ -62,7 +62,8 @@ def _names(table: str) -> frozenset[str]:
 _SENT = _names("""
     aiohttp: ClientConnectionError ClientPayloadError HttpProcessingError
     aiokafka,kafka: KafkaConnectionError KafkaTimeoutError RequestTimedOutError
-    anthropic,openai: APIResponseValidationError    asyncio: IncompleteReadError
+    anthropic,openai: APIResponseValidationError    asyncio: IncompleteReadError LimitOverrunError
+    _queue,queue: Empty
     azure: ServiceRequestError ServiceResponseError
     billiard,celery: SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError
     botocore: ConnectionError HTTPClientError IncompleteReadError ResponseParserError ResponseStreamingError
@@ -90,7 +91,8 @@ _DETAILED = _names("""
     anthropic,openai: APIStatusError    asyncpg: InterfaceError PostgresConnectionError    azure: HttpResponseError
     botocore: ClientError    google: GoogleAPICallError    grpc: RpcError    httpx,httpx2: HTTPStatusError
     mcp: MCPError McpError    psycopg: OperationalError    psycopg2: InterfaceError OperationalError
-    requests,urllib: HTTPError    stripe: StripeError    subprocess: CalledProcessError    xmlrpc: ProtocolError
+    requests,urllib: HTTPError    stripe: StripeError    subprocess: CalledProcessError
+    xmlrpc: Fault ProtocolError
 """)
 # Raised before anything was sent: no address, no connection, no certificate, no free connection in the pool.
 _NOT_SENT = _names("""
@@ -108,10 +110,11 @@ _CONNECTS = _names("""
     asyncpg,http,mysql,psycopg,psycopg2,pymysql,redis,smtplib,urllib3: connect    fastmcp: __aenter__
     mcp: initialize    redis: connect_check_health    smtplib: login    ssl: do_handshake
 """)
-# Functions that decode an answer.
+# Functions that read or decode an answer.
 _DECODES = _names("""
-    aiohttp: json text    http: begin    httpx,httpx2,requests,urllib3: json
-    mcp: _validate_tool_result validate_tool_result
+    aiohttp: json receive_bytes receive_json receive_str text    http: begin    httpx,httpx2,requests,urllib3: json
+    mcp: _validate_tool_result validate_tool_result    smtplib: __exit__ getreply    urllib3: _init_length
+    xmlrpc: parse_response
 """)
 
 
@@ -123,8 +126,10 @@ def _is_counted_first(error: Any, known: Mapping[str, Any]) -> bool:
 # Functions that try again: the beginning of their module and name.
 _RETRIES = (
     "aiohttp_retry.", "backoff.", "google.api_core.retry.", "httpx_retries.", "redis.asyncio.cluster.execute",
-    "redis.cluster.execute", "retrying.", "stamina.", "tenacity.",
+    "redis.cluster.execute", "requests.sessions.resolve_redirects", "retrying.", "stamina.", "tenacity.",
 )  # fmt: skip
+# Before other redirects than these, the server may have done what it was asked to.
+_NOT_DONE = {307, 308}
 # These call themselves to try again or to follow a redirect.
 _CALL_THEMSELVES = {"requests", "urllib", "urllib3"}
 # These do so in a loop. Their error, or the function's variables, tell whether it was the first attempt; if they do not
@@ -146,7 +151,8 @@ _KNOWN = _SENT | _SOCKET | _EITHER | _DETAILED | _NOT_SENT | {"sayso.NotExecuted
 _LIBRARIES = {name.partition(".")[0] for name in _KNOWN | _CONNECTS} | {"aiohappyeyeballs", "anyio", "contextlib"}
 # What the network last said before a connection timed out, such as that there is no route to the host any more.
 _LINE_OR_DISK = {
-    errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EIO, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.ETIMEDOUT
+    errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.EIO, errno.ENETDOWN, errno.ENETRESET, errno.ENETUNREACH, errno.ENOTCONN,
+    errno.ETIMEDOUT,
 }  # fmt: skip
 # A client that cannot decode an answer says `INTERNAL`.
 _GRPC_OPEN = {"CANCELLED", "DATA_LOSS", "DEADLINE_EXCEEDED", "INTERNAL", "UNAVAILABLE", "UNKNOWN"}
@@ -214,8 +220,6 @@ def _is_open(error: BaseException, name: str, steps: list[_Step], *, is_explaine
     # An interrupt may hit a call anywhere, and a task group cancels its other tasks anywhere when one of them fails.
     if not is_explained and (not isinstance(error, Exception) or _is_of_task_group(steps)):
         return True
-    if any(step.call in _DECODES for step in steps):
-        return True
     if name in _EITHER:
         return not _has_sent_nothing(error)
     if _is_before_sending(name, steps):
@@ -225,6 +229,8 @@ def _is_open(error: BaseException, name: str, steps: list[_Step], *, is_explaine
     if name in _DETAILED:
         with suppress(AttributeError, LookupError):  # a program may raise such an error without an answer
             return _has_broken_off(name, error)
+    if any(step.call in _DECODES or _is_json_of_answer(step) for step in steps):
+        return True
     if name == "builtins.EOFError":  # of a pipe or connection; that of `input()` or of a file is another thing
         return any(step.package in {"ftplib", "multiprocessing"} for step in steps)
     is_lost = name in _SOCKET or (name == "" and isinstance(error, OSError) and error.errno in _LINE_OR_DISK)
@@ -252,10 +258,9 @@ def _was_tried_before(error: Any, steps: list[_Step]) -> bool:
     if package not in {"aiohttp", "httpx", "httpx2", "requests"}:
         return False
     retries = getattr(getattr(response, "raw", None), "retries", None)  # of requests, which has them from urllib3
-    # Before an answer 301, 302 or 303, the server may have done what it was asked to; before 307 and 308 it has not.
     redirects = getattr(error, "history", ()) or getattr(response, "history", ())
     statuses = {getattr(one, "status_code", getattr(one, "status", None)) for one in redirects}
-    return bool(getattr(retries, "history", ()) or statuses & {301, 302, 303})
+    return bool(getattr(retries, "history", ()) or statuses - _NOT_DONE)
 
 
 def _is_of_task_group(steps: list[_Step]) -> bool:
@@ -264,11 +269,17 @@ def _is_of_task_group(steps: list[_Step]) -> bool:
     return any(step.call in ends and opener != "mcp" for opener, step in zip(["", *packages], steps, strict=False))
 
 
+def _is_json_of_answer(step: _Step) -> bool:
+    source = type(step.frame.f_locals.get("fp")).__module__ if step.call == "json.load" else ""
+    return source.partition(".")[0] in _LIBRARIES
+
+
 def _has_broken_off(name: str, error: Any) -> bool:
     """Return whether the details of an error say that a connection or child process ended, or the status is open."""
     package, _, kind = name.partition(".")
     if package == "subprocess":
-        return error.returncode < 0  # it was killed
+        # It was killed; a shell says so with a status above 128, ssh of a lost connection with 255, `timeout` with 124.
+        return error.returncode < 0 or error.returncode == 124 or error.returncode > 128
     if package in {"asyncpg", "psycopg", "psycopg2"}:
         if kind == "InterfaceError":
             return "connection" in str(error) and "closed" in str(error)
@@ -285,14 +296,15 @@ def _has_broken_off(name: str, error: Any) -> bool:
         is_too_large = status == "RESOURCE_EXHAUSTED" and "Received message larger than max" in str(error.details())
         return status in _GRPC_OPEN or is_too_large
     # A server error does not say how far the server came; a gateway answers 502 and 504 for a lost connection and a
-    # timeout behind it. An error in spite of a success says that the client could not use the answer.
+    # timeout behind it. An error in spite of a success says that the client could not use the answer, and one for a
+    # redirect that it did not follow it.
     if package == "botocore":
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
     else:
         answer = error.response if package in {"httpx", "httpx2", "requests"} else error
         values = (getattr(answer, name, None) for name in ("status_code", "http_status", "errcode", "status", "code"))
         status = next((value for value in values if isinstance(value, int)), 0)
-    return status >= 500 or 200 <= status < 300
+    return status >= 500 or (200 <= status < 400 and status not in _NOT_DONE)
 
 
 def _made_of(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
