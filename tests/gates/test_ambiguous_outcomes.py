@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import importlib
 import inspect
+import signal
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any, cast
 
 import anyio
@@ -304,6 +306,38 @@ def test_an_interrupt_of_which_the_function_makes_another_error_is_unknown(
         pay("bob")
     assert state_of(request_id) is State.UNKNOWN
     assert ran == ["bob"]
+
+
+def stop(number: int, frame: FrameType | None) -> None:
+    raise Stopped("it takes too long")
+
+
+def stop_by_any(*_: Any) -> None:
+    raise Stopped("it takes too long")
+
+
+@pytest.mark.parametrize("handler", [stop, stop_by_any])
+def test_an_error_of_a_signal_handler_is_unknown_whatever_its_class(
+    store: Store, handler: Callable[[int, FrameType | None], None]
+) -> None:
+    paid: list[str] = []
+
+    @sayso.gate(wait="raise", retries=1)
+    def pay(to: str) -> None:
+        paid.append(to)
+        signal.raise_signal(signal.SIGTERM)  # as an alarm does, or a job queue at its time limit
+
+    request_id = approved(pay, "bob")
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(Stopped):
+            pay("bob")
+        with pytest.raises(errors.OutcomeUnknownError):
+            pay("bob")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert state_of(request_id) is State.UNKNOWN
+    assert paid == ["bob"]
 
 
 def test_an_error_that_the_program_was_handling_counts_if_the_call_meets_it_again(store: Store) -> None:

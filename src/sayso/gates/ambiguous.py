@@ -15,6 +15,7 @@ library is imported. Where a rule cannot tell, the answer is `unknown`.
 from __future__ import annotations
 
 import errno
+import itertools
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -218,7 +219,9 @@ def _is_open(error: BaseException, name: str, steps: list[_Step], *, is_explaine
     if _was_tried_before(error, steps):
         return True
     # An interrupt may hit a call anywhere, and a task group cancels its other tasks anywhere when one of them fails.
-    if not is_explained and (not isinstance(error, Exception) or _is_of_task_group(steps)):
+    if not is_explained and (
+        not isinstance(error, Exception) or _is_of_task_group(steps) or _is_of_signal_handler(steps)
+    ):
         return True
     if name in _EITHER:
         return not _has_sent_nothing(error)
@@ -272,6 +275,15 @@ def _is_of_task_group(steps: list[_Step]) -> bool:
 def _is_json_of_answer(step: _Step) -> bool:
     source = type(step.frame.f_locals.get("fp")).__module__ if step.call == "json.load" else ""
     return source.partition(".")[0] in _LIBRARIES
+
+
+def _is_of_signal_handler(steps: list[_Step]) -> bool:
+    """Return whether the handler of a signal raised an error: it gets the frame that the signal interrupted."""
+    for before, step in itertools.pairwise(steps):
+        for value in step.frame.f_locals.values():
+            if value is before.frame or (type(value) is tuple and any(one is before.frame for one in value)):
+                return True
+    return False
 
 
 def _has_broken_off(name: str, error: Any) -> bool:
