@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -241,22 +241,24 @@ class InThread:
 
 
 class InTasks:
-    """A call that has ended with an error, while asyncio tasks that it started go on.
+    """A call that has ended with an error, while asyncio tasks or threads (`asyncio.to_thread`) that it started go on.
 
     Attributes:
         attempt: How it ended.
     """
 
-    def __init__(self, attempt: Attempt, tasks: Collection[asyncio.Task[Any]]) -> None:
+    def __init__(self, attempt: Attempt, tasks: Collection[asyncio.Task[Any] | Future[Any]]) -> None:
         self.attempt, self._tasks = attempt._replace(left=self), tasks
 
     def when_ended(self, then: Callable[[Attempt], object]) -> None:
         """Call `then` in the pool when the last task has ended."""
-        going = set(self._tasks)
+        going, lock = set(self._tasks), threading.Lock()  # a thread says so in itself, a task in its loop
 
-        def ended(task: asyncio.Task[Any]) -> None:
-            going.discard(task)
-            if not going:
+        def ended(task: asyncio.Future[Any] | Future[Any]) -> None:
+            with lock:
+                going.discard(cast("Any", task))
+                is_last = not going
+            if is_last:
                 with suppress(RuntimeError):  # the interpreter ends, and then this process is gone
                     _pool().submit(then, self.attempt)
 

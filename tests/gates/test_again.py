@@ -608,6 +608,45 @@ async def test_nobody_is_asked_about_a_call_whose_tasks_go_on(
     assert (paid, asked, state_of(request_id)) == ([1], [], State.UNKNOWN)
 
 
+@pytest.mark.parametrize("options", [{"retries": 1}, {"idempotent": True}])
+@awaited
+async def test_nobody_is_asked_about_a_call_whose_thread_goes_on(store: Store, options: dict[str, Any]) -> None:
+    is_paying, go_on, paid, asked = threading.Event(), threading.Event(), list[int](), list[int]()
+
+    def pay(amount: int) -> None:
+        is_paying.set()
+        assert go_on.wait(60)
+        paid.append(amount)
+
+    def look(amount: int) -> bool:
+        asked.append(amount)
+        return False
+
+    @sayso.gate(wait="raise", verify=look, **options)
+    async def order(amount: int) -> None:
+        paying = asyncio.ensure_future(asyncio.to_thread(pay, amount))
+        await asyncio.to_thread(is_paying.wait)
+        paying.cancel()  # as `asyncio.timeout` does
+        raise TimeoutError("the bank is slow")
+
+    request_id = (await aheld(order, 1)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    with pytest.raises(TimeoutError) as caught:
+        await order(1)
+    try:
+        assert caught.value.__notes__[0].startswith("sayso: a ")
+        await asyncio.sleep(0)  # the cancelled task ends, and its thread goes on
+        with pytest.raises(errors.OutcomeUnknownError, match="It is still running in this process"):
+            await order(1)
+        assert not has_ended(request_id)
+    finally:
+        go_on.set()
+    while workers.running_at(request_id, None) is not None:  # noqa: ASYNC110  nobody tells when its end is recorded
+        await asyncio.sleep(0)
+    assert has_ended(request_id)
+    assert (paid, asked, state_of(request_id)) == ([1], [], State.UNKNOWN)
+
+
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
 def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store, how: str) -> None:
     it = Cancelled("done", how)

@@ -764,6 +764,21 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_tasks_go_on",
     ),
     Mutant(
+        "nobody is asked about a call whose threads run on", "gates/execution.py",
+        "for task, context in [*contexts, *jobs_in_context()]", "for task, context in contexts",
+        "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_thread_goes_on",
+    ),
+    Mutant(
+        "an error of a signal handler is unknown", "gates/ambiguous.py",
+        " or _is_of_signal_handler(steps)", "",
+        "gates/test_ambiguous_outcomes.py::test_an_error_of_a_signal_handler_is_unknown_whatever_its_class",
+    ),
+    Mutant(
+        "a redirect that is not followed is unknown", "gates/ambiguous.py",
+        "(200 <= status < 400 and status not in _NOT_DONE)", "200 <= status < 300",
+        "gates/test_ambiguous_sockets.py::test_an_answer_that_the_client_cannot_use_is_unknown",
+    ),
+    Mutant(
         "a known outcome is recorded after an interrupt", "gates/execution.py",
         "        with suppress(errors.SaysoError):  # it was recorded, or cannot be\n            yield verb\n", "",
         "gates/test_ctrl_c.py::test_ctrl_c_while_the_end_of_a_call_is_recorded_loses_no_outcome",

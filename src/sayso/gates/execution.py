@@ -28,6 +28,7 @@ from sayso.gates.hooks import (
     secrets_known,
     shown_result,
 )
+from sayso.gates.interruptions import jobs_in_context
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, current_task, executing
 from sayso.gates.signals import Caller, ConfirmationRequired
@@ -306,7 +307,7 @@ def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Atte
 
 
 def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
-    """Return how a call with an error ended: it goes on if its tasks do, as those that `asyncio.gather` leaves."""
+    """Return how a call with an error ended: it goes on if its tasks or threads do, as those that a timeout leaves."""
     me = current_task()
     if me is None or attempt.left is not None or attempt.is_without_effect:
         return attempt
@@ -315,12 +316,13 @@ def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
     contexts = [(task, _context_of(task)) for task in asyncio.all_tasks() if task is not me]
     tasks = [
         task
-        for task, context in contexts
+        for task, context in [*contexts, *jobs_in_context()]
         if context is not None and any(one is request for one in context.get(executing, ()))
     ]
     if not tasks:
         return attempt
-    note = f"sayso: a task that {request.call.name} started was still running when this error ended it"
+    what = "task" if any(isinstance(one, asyncio.Task) for one in tasks) else "thread"
+    note = f"sayso: a {what} that {request.call.name} started was still running when this error ended it"
     with suppress(Exception):  # as in `mark_unknown`
         cast("BaseException", attempt.raised).add_note(note)
     is_ambiguous = attempt.is_ambiguous or isinstance(attempt.raised, Exception)  # others are unknown anyway

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
+from types import FrameType
 from typing import Any
 from weakref import ref
 
@@ -112,14 +113,30 @@ def job() -> Job | None:
     return Job("a thread that Python did not start") if type(thread).__name__ == "_DummyThread" else None
 
 
-def _of_executor(function: str, frame: Any) -> Job | None:
-    item = frame.f_locals.get("self") if function == "run" else None
-    future = getattr(item, "future", None)
-    if future is None:
-        return None
+def jobs_in_context() -> list[tuple[Any, Context]]:
+    """Return the future and the context of each job that another thread runs for `asyncio.to_thread` or the like."""
+    me, found = threading.get_ident(), list[tuple[Any, Context]]()
+    for thread, last in sys._current_frames().items():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing else tells what other threads are at
+        frame: FrameType | None = None if thread == me else last
+        while frame is not None:
+            if frame.f_globals.get("__name__") == _EXECUTOR and frame.f_code.co_name == "run":
+                future, context = _item(frame)
+                if isinstance(context, Context) and not future.done():
+                    found.append((future, context))
+            frame = frame.f_back
+    return found
+
+
+def _item(frame: FrameType) -> tuple[Any, Any]:
+    """Return the future of the job that an executor's thread runs, and the object whose method it calls."""
+    item = frame.f_locals.get("self")
     work = getattr(item, "fn", None) or getattr(item, "task", (None,))[0]
-    lent = getattr(getattr(work, "func", work), "__self__", None)
-    return Job("concurrent.futures", future, is_lent=isinstance(lent, Context))
+    return getattr(item, "future", None), getattr(getattr(work, "func", work), "__self__", None)
+
+
+def _of_executor(function: str, frame: FrameType) -> Job | None:
+    future, lent = _item(frame) if function == "run" else (None, None)
+    return None if future is None else Job("concurrent.futures", future, is_lent=isinstance(lent, Context))
 
 
 def _awaited(future: Any) -> Any:
