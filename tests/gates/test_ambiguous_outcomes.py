@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import importlib
 import inspect
+import multiprocessing
 import signal
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ProcessPoolExecutor
 from types import FrameType
 from typing import Any, cast
 
@@ -338,6 +340,32 @@ def test_an_error_of_a_signal_handler_is_unknown_whatever_its_class(
         signal.signal(signal.SIGTERM, before)
     assert state_of(request_id) is State.UNKNOWN
     assert paid == ["bob"]
+
+
+@pytest.mark.parametrize(
+    ("work", "state"),
+    [
+        ("raise ValueError('no such account')", State.FAILED),
+        (
+            "try: raise TimeoutError\nexcept TimeoutError as error: raise ValueError('not paid') from error",
+            State.UNKNOWN,
+        ),
+        ("try: raise TimeoutError\nexcept TimeoutError: raise ValueError('not paid')", State.UNKNOWN),
+    ],
+    ids=["alone", "from another one", "while handling another one"],
+)
+def test_an_error_of_a_worker_process_is_unknown_if_it_was_made_of_another_one(
+    store: Store, work: str, state: State
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay(to: str) -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            pool.submit(exec, work).result()
+
+    request_id = approved(pay, "bob")
+    with pytest.raises(ValueError, match=r"no such account|not paid"):
+        pay("bob")
+    assert state_of(request_id) is state
 
 
 def test_an_error_that_the_program_was_handling_counts_if_the_call_meets_it_again(store: Store) -> None:

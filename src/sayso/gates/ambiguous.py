@@ -90,10 +90,10 @@ _EITHER = _names("""
 _DETAILED = _names("""
     MySQLdb,mysql,pymysql: InterfaceError OperationalError    aiohttp: ClientResponseError
     anthropic,openai: APIStatusError    asyncpg: InterfaceError PostgresConnectionError    azure: HttpResponseError
-    botocore: ClientError    google: GoogleAPICallError    grpc: RpcError    httpx,httpx2: HTTPStatusError
-    mcp: MCPError McpError    psycopg: OperationalError    psycopg2: InterfaceError OperationalError
-    requests,urllib: HTTPError    stripe: StripeError    subprocess: CalledProcessError
-    xmlrpc: Fault ProtocolError
+    botocore: ClientError    concurrent: _RemoteTraceback    google: GoogleAPICallError    grpc: RpcError
+    httpx,httpx2: HTTPStatusError    mcp: MCPError McpError    multiprocessing: RemoteTraceback
+    psycopg: OperationalError    psycopg2: InterfaceError OperationalError    requests,urllib: HTTPError
+    stripe: StripeError    subprocess: CalledProcessError    xmlrpc: Fault ProtocolError
 """)
 # Raised before anything was sent: no address, no connection, no certificate, no free connection in the pool.
 _NOT_SENT = _names("""
@@ -292,6 +292,8 @@ def _has_broken_off(name: str, error: Any) -> bool:
     if package == "subprocess":
         # It was killed; a shell says so with a status above 128, ssh of a lost connection with 255, `timeout` with 124.
         return error.returncode < 0 or error.returncode == 124 or error.returncode > 128
+    if package in {"concurrent", "multiprocessing"}:  # a worker process sends its error without what it was made of
+        return "direct cause of the following" in error.tb or "During handling of the above" in error.tb
     if package in {"asyncpg", "psycopg", "psycopg2"}:
         if kind == "InterfaceError":
             return "connection" in str(error) and "closed" in str(error)
