@@ -9,6 +9,7 @@ the running store call has ended.
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import sys
 import threading
@@ -138,18 +139,33 @@ def left_to_run(value: Any) -> tuple[str, bool] | None:
     kind = cast("type[Any]", type(value))  # `isinstance` would read `__class__`, which user code may override to raise
     inside: Any = getattr(value, "gen", None) if kind.__module__ == "contextlib" else value
     if issubclass(type(inside), _LATER):
-        if not isinstance(inside, AsyncGeneratorType):
+        has_begun = _has_begun(inside)
+        if not has_begun and not isinstance(inside, AsyncGeneratorType):
             with suppress(Exception):  # user code
                 inside.close()
         named = "a coroutine" if isinstance(inside, CoroutineType) else "a generator"
-        return named if inside is value else "a context manager", False
+        return named if inside is value else "a context manager", has_begun
     executors: Any = sys.modules.get("concurrent.futures")
-    is_lazy = kind is map or kind is filter  # nobody can tell how far it was read
+    is_lazy = kind in _LAZY or kind.__module__ == "multiprocessing.pool"  # nobody can tell how far it was read
     if is_lazy or hasattr(kind, "__await__") or (executors is not None and issubclass(kind, executors.Future)):
         return f"a {kind.__name__}", True
     return None
 
 
+def _has_begun(inside: Any) -> bool:
+    """Return whether a generator or coroutine may have begun; that of `Executor.map` has given its calls to a pool."""
+    kind: Any = type(inside)
+    prefix = {CoroutineType: "cr", AsyncGeneratorType: "ag"}.get(kind, "gi")
+    frame = getattr(inside, f"{prefix}_frame")
+    if frame is None or getattr(inside, f"{prefix}_suspended", False):  # Python 3.11 has none for async generators
+        return True
+    return str(frame.f_globals.get("__name__")).startswith("concurrent.futures.")
+
+
+_LAZY = {
+    map, filter, itertools.accumulate, itertools.dropwhile, itertools.filterfalse, itertools.groupby, itertools.starmap,
+    itertools.takewhile,
+}  # fmt: skip
 _LATER = (AsyncGeneratorType, CoroutineType, GeneratorType)
 
 

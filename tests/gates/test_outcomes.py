@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import pytest
@@ -223,10 +225,35 @@ def in_filter(ran: list[int]) -> Any:
     return filter(ran.append, [1])
 
 
+def in_starmap(ran: list[int]) -> Any:
+    return itertools.starmap(ran.append, [(1,)])
+
+
+def in_map_of_pool(ran: list[int]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.map(ran.append, [1])
+
+
+def in_job_of_pool(ran: list[int]) -> Any:
+    with ThreadPool(1) as pool:
+        job = pool.apply_async(ran.append, [1])
+        pool.close()
+        pool.join()
+        return job
+
+
+def half(ran: list[int]) -> Any:
+    numbers = one_by_one(ran)
+    next(numbers)
+    return numbers
+
+
 # What a function may hand back in place of having done it, and whether that may have begun by then.
 UNFINISHED: list[tuple[Callable[[list[int]], Any], State]] = [
     (as_block, State.FAILED), (one_by_one, State.FAILED), (later, State.FAILED), (in_task, State.UNKNOWN),
     (in_pool, State.UNKNOWN), (in_map, State.UNKNOWN), (in_filter, State.UNKNOWN),
+    (in_starmap, State.UNKNOWN), (in_map_of_pool, State.UNKNOWN), (in_job_of_pool, State.UNKNOWN),
+    (half, State.UNKNOWN),
 ]  # fmt: skip
 
 

@@ -769,6 +769,11 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_thread_goes_on",
     ),
     Mutant(
+        "a generator that may have begun is unknown", "operations.py",
+        "has_begun = _has_begun(inside)", "has_begun = False",
+        "gates/test_outcomes.py::test_a_call_that_returns_what_is_to_run_later_is_not_called_done",
+    ),
+    Mutant(
         "an error of a signal handler is unknown", "gates/ambiguous.py",
         " or _is_of_signal_handler(steps)", "",
         "gates/test_ambiguous_outcomes.py::test_an_error_of_a_signal_handler_is_unknown_whatever_its_class",
