@@ -101,6 +101,25 @@ def test_an_ask_takes_no_start_of_another_approval(app: Starlette, program: Test
     assert found["execution"] is None
 
 
+@pytest.mark.parametrize("options", [{"retries": 5}, {"idempotent": True}], ids=["retries", "idempotent"])
+def test_an_ask_that_comes_again_after_later_starts_starts_nothing(
+    app: Starlette, program: TestClient, options: dict[str, Any]
+) -> None:
+    asked = asked_message(sample_call(**options))
+    sent(program, "ask", request=asked)
+    person(app).approve(asked["id"])
+    for number, token in enumerate((TOKEN, "u" * 32)):
+        if number == 0:
+            sent(program, "ask", request=again(asked), start=start(token))
+        else:
+            sent(program, "start", request_id=asked["id"], **start(token), seen=number)
+        failed = ["failed", None, "ValueError: not now", None, None, False]
+        sent(program, "finish", request_id=asked["id"], token=token, outcome=failed)
+    found = sent(program, "ask", request=again(asked), start=start())["request"]
+    assert (found["state"], found["execution"]["token"]) == ("approved", "u" * 32)
+    assert sent(program, "start", request_id=asked["id"], **start("v" * 32), seen=2)["request"]["state"] == "running"
+
+
 @pytest.mark.parametrize("way", ["ask", "start"])
 def test_a_start_whose_effect_another_program_has_is_not_told_its_request(
     app: Starlette, program: TestClient, way: str

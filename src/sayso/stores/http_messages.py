@@ -115,7 +115,9 @@ class Ask(Message):
     request: AskedRequest
     update: RunUpdate | None = None
     seconds: float = Field(0.0, ge=0, le=LONGEST_WAIT, description="How long to wait for the decision.")
-    start: Begin | None = Field(None, description="Starts the call if it is approved as it was asked.")
+    start: Begin | None = Field(
+        None, description="Starts the call if it is approved as it was asked and was never started."
+    )
 
 
 class _OfRequest(Message):

@@ -105,11 +105,12 @@ def _ask(own: Ownership, request: Request, message: messages.Ask) -> Request:
     found, begin = record(own, request, message.update), message.start
     if begin is None or found.state is not State.APPROVED or found.edited is not None:
         return found
+    if found.execution is not None:
+        return found  # this message may come again, after a later start; the separate one says which starts it knows
     if found.held_until is not None and own.store.now() < found.held_until:
         return found  # it can still be undone; the program's separate start is told for how long
     if any(getattr(found, name) != getattr(request, name) for name in _SAME_AT_START):
         return found
-    must_have_starts(own, found)
     return _started(own, found, begin)
 
 
