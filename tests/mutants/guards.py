@@ -499,8 +499,8 @@ MUTANTS = [
         "gates/test_guards.py::test_in_memory_one_verb_ends_before_the_next_begins",
     ),
     Mutant(
-        "a start compares all columns of what is remembered, on Postgres", "stores/postgres_transaction.py",
-        'is_start = entry.event == "started"', "is_start = False",
+        "a decision or a start compares all columns of what is remembered, on Postgres", "stores/postgres_transaction.py",
+        "compares = entry.event not in ENDS_OF_CALLS", "compares = False",
         "stores/test_postgres.py::test_a_change_of_any_column_is_found_before_a_start",
     ),
     Mutant(
@@ -515,8 +515,8 @@ MUTANTS = [
         "test_a_decision_that_comes_before_the_sweep_records_the_escalation_too",
     ),
     Mutant(
-        "a start compares all columns of what is remembered", "stores/sqlite_transaction.py",
-        'is_start = transition.event == "started"', "is_start = False",
+        "a decision or a start compares all columns of what is remembered", "stores/sqlite_transaction.py",
+        "compares = transition.event not in ENDS_OF_CALLS", "compares = False",
         "stores/test_sqlite.py::test_no_column_that_was_altered_since_it_was_written_here_is_started",
     ),
     Mutant(

@@ -511,6 +511,20 @@ def test_no_column_that_was_altered_since_it_was_written_here_is_started(
         store.start(request.id, "token")
 
 
+@pytest.mark.parametrize("column", sorted({*RequestRow._fields, *ENTRY_COLUMNS} - {"search"}))
+def test_no_column_that_was_altered_since_it_was_written_here_is_decided(
+    store: SqliteStore, path: Path, column: str
+) -> None:
+    review = sayso.Review(store, by="ada")
+    request = store.ask(sample_call())
+    with by_hand(path) as connection:
+        connection.execute(f"UPDATE request SET {column} = coalesce({column}, '') || '1'")  # noqa: S608  our own names
+    for decide in (review.approve, review.reject, review.cancel, review.claim):
+        with pytest.raises((errors.StoreError, errors.RequestNotFoundError)):
+            decide(request.id)
+    assert [row.event for row in store.journal(run_id=request.run_id)] == ["asked"]
+
+
 @pytest.mark.parametrize("column", ["link", *sorted(ENTRY_COLUMNS), "the whole row"])
 def test_no_start_is_given_out_where_the_newest_row_of_the_journal_was_altered(
     scene: Scene, store: SqliteStore, path: Path, column: str

@@ -228,13 +228,13 @@ def _journal(*more: str, notifies: bool) -> str:
 
 
 @cache
-def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], is_start: bool, notifies: bool) -> str:
+def update_of(again: tuple[str, ...], *, is_first: bool, kinds: tuple[str, ...], compares: bool, notifies: bool) -> str:
     """Return the statement that changes a request; `again` names the columns of what was asked that change too."""
     source, guards = "", ["s.n = ?", "s.id = ?", "s.link = ?", "s.xmin = ?", _BEGINS if is_first else _FOLLOWS]
-    if again or is_start:
+    if again or compares:
         source = " FROM asked AS a"
         guards += _ASKED_UNCHANGED
-    if is_start:
+    if compares:
         source += " CROSS JOIN journal AS j"
         guards += _JOURNAL_UNCHANGED
     guards += [none_of(kinds)] * bool(kinds)

@@ -28,7 +28,7 @@ from sayso.stores.postgres_connection import Connection, translated
 from sayso.stores.postgres_database import LOCK, SELECTS
 from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlTransaction, Stale, StoredRun, stored_run
-from sayso.stores.transaction import CHANNEL, SILENT
+from sayso.stores.transaction import CHANNEL, ENDS_OF_CALLS, SILENT
 
 T = TypeVar("T")
 _REMEMBERED = 512
@@ -388,17 +388,17 @@ class PostgresTransaction(SqlTransaction):
         )
         asked = (RequestRow._make(known.row)._replace(**again) if again else known.row)[:_ASKED_END]
         entry, before = self._entry(request.run_id, request.id, *transition[1:])
-        is_start = entry.event == "started"
+        compares = entry.event not in ENDS_OF_CALLS
         sql = postgres_database.update_of(
             tuple(again),
             is_first=entry.seq == 1,
             kinds=self._unread if entry.event not in SILENT else self._unread[1:],
-            is_start=is_start,
+            compares=compares,
             notifies=_notifies(entry.event),
         )
         first, second, third = known.versions
-        compared: tuple[Any, ...] = (first,) if again or is_start else ()
-        if is_start and (newest := known.newest) is not None:
+        compared: tuple[Any, ...] = (first,) if again or compares else ()
+        if compares and (newest := known.newest) is not None:
             run_id, seq = newest.run_id, newest.seq
             compared += (run_id, seq, third, run_id, seq, newest.request_id)
         guard = (known.n, request.id, known.row[-1], second, *_guard(entry, before))

@@ -23,7 +23,7 @@ from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
 from sayso.stores.records import RecordRow
 from sayso.stores.sql import Selects, SqlTransaction, Stale, none_of
-from sayso.stores.transaction import CHANNEL
+from sayso.stores.transaction import CHANNEL, ENDS_OF_CALLS
 
 # Columns of the newest journal entry of the request; a trigger copies them into the journal.
 ENTRY_COLUMNS = ("seq", "at", "event", "by", "channel", "detail")
@@ -79,12 +79,12 @@ class Write(NamedTuple):
 
     Attributes:
         columns: The columns that it sets besides the newest entry; all of them for a new row.
-        is_start: Whether all other columns must also be as last seen here.
+        compares: Whether all other columns, and the newest journal entry, must also be as last seen here.
         has_key: Whether it writes nothing if the journal has the key of the new row.
     """
 
     columns: tuple[str, ...]
-    is_start: bool = False
+    compares: bool = False
     has_key: bool = False
 
 
@@ -94,19 +94,19 @@ _INSERT, _INSERT_KEYED = Write(()), Write((), has_key=True)
 @cache
 def _sql(write: Write, kinds: tuple[str, ...] = ()) -> str:
     """Return its SQL; it writes nothing while there are records of these kinds."""
-    columns, is_start, has_key = write
+    columns, compares, has_key = write
     guard = none_of(kinds) if kinds else "TRUE"
     if not columns:
         guard += f" AND {_KEY_IS_NEW}" * has_key
         # The table refuses a row without id. INSERT ... SELECT would first copy the row into a temporary table.
         return f"INSERT INTO request ({COLUMNS}) VALUES (CASE WHEN {guard} THEN ? END{_VALUES[1:]})"
     written = " = ?, ".join((*columns, "link", *ENTRY_COLUMNS))
-    return f"UPDATE request SET {written} = ? WHERE id = ? AND link = ?{_UNCHANGED * is_start} AND {guard}"
+    return f"UPDATE request SET {written} = ? WHERE id = ? AND link = ?{_UNCHANGED * compares} AND {guard}"
 
 
 # Indexed columns are written only if they change: each would add two pages to every commit.
 _UNINDEXED = tuple(name for name in PROGRESS_COLUMNS if name not in {"holds", "live"})
-_CHANGE, _START = Write(_UNINDEXED), Write(_UNINDEXED, is_start=True)
+_CHANGE, _COMPARED = Write(_UNINDEXED), Write(_UNINDEXED, compares=True)
 
 
 class CachedRow(NamedTuple):
@@ -322,16 +322,14 @@ class SqliteTransaction(SqlTransaction):
         asked = RequestRow._make(old[:WIDTH])._replace(**again)[:_ASKED_END] if again else old[:_ASKED_END]
         entry, _ = self._entry(request.run_id, request.id, *transition[1:])
         newest = entry.link, *entry[1:3], *entry[4:8]  # the `link` of the row, and its `ENTRY_COLUMNS`
-        # A manual change since this process read the row must be found before the call runs. So a start compares all
-        # columns, and the newest journal entry.
-        is_start = transition.event == "started"
+        compares = transition.event not in ENDS_OF_CALLS
         if (progress[0], progress[2]) == (old[_ASKED_END], old[_ASKED_END + 2]):
-            write, changed = _START if is_start else _CHANGE, (progress[1], *progress[3:])
+            write, changed = _COMPARED if compares else _CHANGE, (progress[1], *progress[3:])
         else:
-            write, changed = Write(PROGRESS_COLUMNS, is_start), progress
+            write, changed = Write(PROGRESS_COLUMNS, compares), progress
         if again:
-            write = Write((*again, *write.columns), is_start)
-        values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if is_start else ()))
+            write = Write((*again, *write.columns), compares)
+        values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if compares else ()))
         self._pending.append((write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest)))
         if not self._is_single:
             self.flush()

@@ -100,6 +100,10 @@ VOTED = "voted"
 # Events without a message; every other event, even a future one, is reported.
 SILENT = frozenset({"assigned", "claimed", "cleared", "commented", "released", "started", "suspended", "voted"})
 
+# A manual change since this process read the row must be found before somebody decides it or it starts. So each change
+# compares all columns and the newest journal entry, except the end of a call: that is recorded in any case.
+ENDS_OF_CALLS = frozenset({"suspended", "done", "failed", "unknown"})
+
 # Events after which a request no longer waits for a person, and those after which it may wait again.
 _AFTER_DECISION = frozenset({"started", "suspended", "done", "failed", "unknown", "resolved"})
 _WAITS_AGAIN = frozenset({"returned", "undone"})
