@@ -219,9 +219,9 @@ def _is_open(error: BaseException, name: str, steps: list[_Step], *, is_explaine
     if _was_tried_before(error, steps):
         return True
     # An interrupt may hit a call anywhere, and a task group cancels its other tasks anywhere when one of them fails.
-    if not is_explained and (
-        not isinstance(error, Exception) or _is_of_task_group(steps) or _is_of_signal_handler(steps)
-    ):
+    if not is_explained and (not isinstance(error, Exception) or _is_of_task_group(steps)):
+        return True
+    if not is_explained and _is_of_signal_handler(steps):
         return True
     if name in _EITHER:
         return not _has_sent_nothing(error)
@@ -281,7 +281,8 @@ def _is_of_signal_handler(steps: list[_Step]) -> bool:
     """Return whether the handler of a signal raised an error: it gets the frame that the signal interrupted."""
     for before, step in itertools.pairwise(steps):
         for value in step.frame.f_locals.values():
-            if value is before.frame or (type(value) is tuple and any(one is before.frame for one in value)):
+            several = cast("tuple[object, ...]", value) if type(value) is tuple else ()
+            if value is before.frame or any(one is before.frame for one in several):
                 return True
     return False
 
