@@ -154,7 +154,7 @@ def left_to_run(value: Any) -> tuple[str, bool] | None:
 
 def _has_begun(inside: Any) -> bool:
     """Return whether a generator or coroutine may have begun; that of `Executor.map` has given its calls to a pool."""
-    kind: Any = type(inside)
+    kind = cast("type[Any]", type(inside))
     prefix = {CoroutineType: "cr", AsyncGeneratorType: "ag"}.get(kind, "gi")
     frame = getattr(inside, f"{prefix}_frame")
     if frame is None or getattr(inside, f"{prefix}_suspended", False):  # Python 3.11 has none for async generators

@@ -38,6 +38,7 @@ from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
 _T = TypeVar("_T")
+_SINGLE = {str, int, float, bool}
 _PLAIN = frozenset({str, int, bool, bytes, type(None)})
 
 
@@ -169,6 +170,9 @@ def shown_result(gate: Gate, request: Request, value: Any) -> str | None:
         return None
     if len(text) > 65_536:
         return None
+    is_open = request.call.masked is None and request.edited is None and not gate.redact
+    if is_open and type(value) in _SINGLE and "://" not in text:  # nothing here is a secret, or looks like one
+        return text
     tree = canonical.load(text)
     masked = gate.redaction.mask(tree)
     return redaction.scrub(text if masked is tree else dump(masked), secrets_known(gate, request))
