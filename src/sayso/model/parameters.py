@@ -83,6 +83,11 @@ def nan_in(arguments: Mapping[str, Any]) -> str | None:
     Every comparison with NaN is false, so a rule such as `amount > 100` would allow it. The search covers values with a
     canonical form, calls no user code and visits each container once.
     """
+    for value in arguments.values():  # most calls have only scalars: a fifth of the time of a call that a rule allows
+        if type(value) not in _NO_NUMBER and (type(value) is not float or value != value):  # noqa: PLR0124  true of a NaN alone
+            break
+    else:
+        return None
     waiting: list[tuple[tuple[str | int, ...], Any]] = [((), arguments)]
     seen = set[int]()
     while waiting:
