@@ -3,7 +3,9 @@
 Such code is a generator that yields operations (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives
 their results. `Attempt` is how a call of the gated function ended. `drive` runs each operation in place. `adrive`
 awaits awaitables and runs blocking store calls in a small thread pool; if its task is cancelled, it first waits until
-the running store call has ended.
+the running store call has ended. A sync function of the user goes on in its thread then: `Attempt.left` says what of a
+call still runs (`InThread`, `InTasks`), so that its real end can be recorded. Also here: daemon threads, and what a
+forked child resets.
 """
 
 from __future__ import annotations

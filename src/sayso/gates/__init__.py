@@ -9,7 +9,8 @@ open whether a call took effect. `scope` is the run that a call belongs to, and 
 waits for a thread's call any more.
 
 The dialog makes decisions, so it is a layer above the gate, in `sayso.terminal`. `sayso/__init__.py`, which runs before
-every other module of the package, registers it here with `offer`.
+every other module of the package, registers it here with `offer`. The gate asks here whether a person is at the
+terminal, and starts the dialog: at once (`converse`), or after those of other tasks (`in_turn`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ The rule, which users read in `docs/guides/survive-crashes.md`:
 4. What an error carries counts like the error: its cause, its context, even a suppressed one, and its members.
 
 `NotExecuted` is believed, whatever it carries. Classes and functions are known by package and name, so no client
-library is imported. Where a rule cannot tell, the answer is `unknown`.
+library is imported. Where a rule cannot tell, the answer is `unknown`. `Handled` leaves an older error out that the
+program was handling; `mark_unknown` notes an unknown outcome on the error, for the call or run around it.
 """
 
 from __future__ import annotations
@@ -415,7 +416,7 @@ def unknown_request(error: BaseException) -> str | None:
         found = current.__dict__.get("_sayso_unknown")
         if isinstance(found, str):
             return found
-        # The context counts even if it is suppressed, as in `_inside`.
+        # The context counts even if it is suppressed.
         waiting += [one for one in (current.__context__, current.__cause__) if one is not None]
         waiting += _members(current)
     return None

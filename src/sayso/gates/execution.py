@@ -2,7 +2,11 @@
 
 `execute` does all three; `begin` and `end` are its halves, for a call that something else runs. Invariants: what runs
 is what was approved, compared again with the record when it is started; the start is durable before the call runs; a
-start that has no recorded end is `unknown`. `verify=` is not asked about a call that is known to be still running.
+start that has no recorded end is `unknown`, and so is a call that goes on in a thread or task until that has ended.
+`verify=` is not asked about a call that is known to be still running.
+
+Also the other ways to an end: `send_back` returns an edit to its reviewers that only the program can refuse, `replay`
+returns the result of a call with a key, and `look_into` asks `verify=` about an unknown outcome.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Detects that nobody waits for a call any more: cancelled jobs of thread pools, and Ctrl-C.
 
 A wait in a thread does not notice by itself that its asyncio task was cancelled or that the program is ending.
+`jobs_in_context` has the opposite: the threads that still run for a call that has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Values as text for people: in full, abbreviated, by name, and as a list of changes between two values.
 
 The input is the canonical tree. JSON values are drawn as JSON; a tuple, a date, a path or an object has its own form,
-so that values of different types look different, except a decimal and a number with the same digits. Invisible and
+so that values of different types look different, except a decimal and a number with the same digits. A number whose
+name marks it as an amount is grouped as the reader's language does (`12,500.50`), and read back so. Invisible and
 deceptive characters are escaped (`sayso.model.text`). Line breaks and widths are in `sayso.view.summary`.
 """
 

@@ -2,7 +2,7 @@
 
 `jsonschema-rs` validates; how Python types are represented is in `sayso.model.schema`. Invariants: a `$ref` is never
 fetched; validation takes a bounded number of steps; an error says where and what, and never contains the value, which
-may be a secret.
+may be a secret. `foreign` checks the schema of a tool that is not a Python function.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ language that `speaking` chose for the current context, and without one into Eng
 choose one; errors, commands, log lines and stored texts are in English.
 
 `escape` makes invisible, look-alike and direction-changing characters visible. Also `storable` (what a store can keep),
-CSV cells that a spreadsheet does not run as formulas, and `Text`.
+CSV cells that a spreadsheet does not run as formulas, which names are plain, and which one was meant (`closest`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which calls are allowed, held or denied: verdicts of rules, and the policy file.
 
-`verdict` has the answers that a rule can give, `rules` parses the file, and `condition` runs its CEL. `file` has
+`verdict` has the answers that a rule can give, `rules` parses the file, and `condition` runs its CEL. `policy` has
 `Policy`, which finds the verdict on a call, and `replay`, which asks a policy about past requests.
 """
 

@@ -1,4 +1,4 @@
-"""The contract of a store: `Store` joins the verbs of `program`, `review`, `grants` and `transaction`.
+"""The contract of a store: `Store` joins the verbs of `program`, `review`, `grants` and `records`.
 
 A verb is one transaction: it reads, checks with `sayso.model.lifecycle`, and writes the change and its journal entry.
 The change is durable when the verb returns. If the verb raises `DecisionRefusedError` or `StartRefusedError`, nothing

@@ -1,7 +1,8 @@
 """The Postgres store: requests in one database, for any number of processes on any number of machines.
 
-A verb is one statement, or one transaction at READ COMMITTED, and is as durable as the database's `synchronous_commit`
-says. The clock is the database's. Also here: recovery when a connection is lost, and when somebody keeps a row locked.
+A verb alone is one statement, or one transaction at READ COMMITTED, and is as durable as the database's
+`synchronous_commit` says. Verbs that arrive together share one commit; if that fails, each is tried alone. The clock is
+the database's. Also here: recovery when a connection is lost, and when somebody keeps a row locked.
 The tables are created by `sayso.stores.postgres_database`.
 """
 

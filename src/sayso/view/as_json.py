@@ -1,4 +1,4 @@
-"""Renders a request and its journal as JSON documents, and the journal as rows of text."""
+"""A request, a grant and the use of a budget as JSON values, and journal entries as rows of text."""
 
 from __future__ import annotations
 
