@@ -210,6 +210,11 @@ def test_a_span_that_has_just_begun_is_not_short_of_a_minute() -> None:
     assert summary.time_left(NOW, NOW) == "expired"
 
 
+def test_a_request_past_its_end_does_not_expire_again() -> None:
+    assert summary.expiry(NOW + timedelta(hours=2), NOW) == "expires in 2h"
+    assert summary.expiry(NOW, NOW) == "expired"
+
+
 # -- what became of it -----------------------------------------------------------------------------------------
 
 

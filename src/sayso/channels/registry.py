@@ -29,7 +29,7 @@ from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 from sayso.view.as_json import moment
-from sayso.view.summary import time_left
+from sayso.view.summary import expiry
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]
 
@@ -142,7 +142,7 @@ def notification_for(
     facts: list[str] = []
     if request.state is State.PENDING:
         facts += [] if request.risk is None else [f"risk {quote_if_needed(request.risk, _ROOM)}"]
-        facts.append(f"expires {time_left(request.expires_at, now)}, at {moment(request.expires_at)}")
+        facts.append(f"{expiry(request.expires_at, now)}, at {moment(request.expires_at)}")
     return Notification(
         id=_message_id(request.id, channel, event, mark),
         event=event,

@@ -14,7 +14,7 @@ from sayso.model.request import Request
 from sayso.model.text import escape
 from sayso.stores.base import Store
 from sayso.view import full_text
-from sayso.view.summary import short, time_left
+from sayso.view.summary import expiry, short
 
 INDENT = "       "
 _NOW = "just now"
@@ -32,7 +32,7 @@ def can_decide(store: Store) -> bool:
 def announce(store: Store, request: Request) -> None:
     """Print on stderr what waits and where to decide it, if nobody can be asked here. Never raises."""
     now = clock.now()
-    asked, waits = ago(request.created_at, now), f"expires {time_left(request.expires_at, now)}"
+    asked, waits = ago(request.created_at, now), expiry(request.expires_at, now)
     call, name = full_text.headline(request), short(request.id)
     print_rows(
         f"sayso  waiting for a person  {call}   {name}   {waits}"
@@ -85,7 +85,7 @@ def rows_when_left(store: Store, request: Request, is_withdrawn: bool = False) -
 
 def _still_waits(store: Store, request: Request) -> list[str]:
     what = "call" if request.kind == "call" else "question"
-    waits = f"sayso  {short(request.id)} still waits, expires {time_left(request.expires_at, clock.now())}"
+    waits = f"sayso  {short(request.id)} still waits, {expiry(request.expires_at, clock.now())}"
     where = _where(store, request)
     if _is_in_memory(store):
         return [waits, INDENT + where]

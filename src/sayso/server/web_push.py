@@ -41,7 +41,7 @@ from sayso.stores.base import Store
 from sayso.stores.records import Record, records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.view import full_text
-from sayso.view.summary import RISKS, time_left
+from sayso.view.summary import RISKS, expiry
 
 EXTRA = "push notifications need the extra `push`: pip install 'sayso[push]'"
 LASTS, MOST = timedelta(days=30), 10
@@ -372,8 +372,7 @@ def _body(request: Request) -> str:
         level = (request.risk or "").strip().casefold()
         named = say(level) if level in RISKS else quote_if_needed(request.risk or "", 20)
         risk = [] if request.risk is None else [say("risk %(risk)s", risk=named)]
-        expiry = say("expires %(when)s", when=time_left(request.expires_at, clock.now()))
-        lines.append("; ".join([*risk, expiry]))
+        lines.append("; ".join([*risk, expiry(request.expires_at, clock.now())]))
     return "\n".join(lines)
 
 

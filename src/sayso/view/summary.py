@@ -248,6 +248,11 @@ def time_left(end: datetime, now: datetime) -> str:
     return left(end + timedelta(milliseconds=500), now) if now < end else left(end, now)
 
 
+def expiry(end: datetime, now: datetime) -> str:
+    """Return `expires in 13m`, or `expired` from the very instant `end` on."""
+    return say("expires %(when)s", when=time_left(end, now)) if now < end else say("expired")
+
+
 def channel_name(channel: str) -> str:
     """Return the display name of a channel; a channel that is not ours keeps its own name."""
     return say(channel) if channel in _CHANNELS else quote_if_needed(channel)
