@@ -56,6 +56,19 @@ MUTANTS = [
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
     Mutant(
+        "an edit has the effect that its rule names for it", "gates/hooks.py",
+        "    if gate.has_effect_of_rule:\n", "    if False:\n",
+        "promises/test_15_an_effect_starts_once.py"
+        "::test_15_an_edit_to_arguments_with_another_effect_by_the_rule_goes_back",
+    ),
+    Mutant(
+        "an edit of a call whose effect nobody names does not run", "gates/execution.py",
+        "if not problems and (gate.effect is not None or request.effect is not None):",
+        "if not problems and gate.effect is not None:",
+        "promises/test_15_an_effect_starts_once.py"
+        "::test_15_an_edit_of_a_call_whose_effect_nobody_names_any_more_is_not_run",
+    ),
+    Mutant(
         "who is cancelled before the start takes the approval back", "gates/held.py",
         "is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))",
         "is_cancelled = False",

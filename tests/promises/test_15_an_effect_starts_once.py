@@ -10,16 +10,18 @@ from typing import Any, NoReturn
 import pytest
 
 import sayso
-from sayso import audit, clock, errors
+from sayso import audit, clock, errors, policy
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import LOCAL, Identity
+from sayso.policy import Policy
 from sayso.stores import workers
+from sayso.stores.base import Filter
 from sayso.testing.doubles import sample_call
 from sayso.view.full_text import status_line
 from tests.promises.world import World
 from tests.support.acting import approved as approved_call
-from tests.support.acting import state_of
+from tests.support.acting import held, state_of
 
 RACE = """
 import os, sys, time
@@ -289,3 +291,75 @@ def test_15_a_format_in_a_template_takes_whole_numbers_exactly(
     gated = sayso.gate(pay, name="pay", wait="raise", effect=f"pay:{template}", store=world.store)
     for value, effect in zip(values, effects, strict=True):
         assert (world.store.get(approved_call(gated, value)).effect or "").endswith(effect)
+
+
+def _ruled(rule: Any, ran: list[str], **options: Any) -> Any:
+    def refund(order: str, kind: str = "refund") -> None:
+        ran.append(f"{kind}:{order}")
+
+    return sayso.gate(refund, name="refund", wait="raise", when=rule, **options)
+
+
+@pytest.mark.parametrize(
+    ("rule", "edit", "effect"),
+    [
+        (lambda order: policy.hold(effect=f"refund:{order}"), {"order": "B-2"}, "refund:B-2"),
+        (
+            lambda kind: policy.hold(effect="refund:{order}" if kind == "refund" else "ship:{order}"),
+            {"kind": "ship"},
+            "ship:A-1",
+        ),
+        (
+            Policy.of_text(
+                """
+                [[rules]]
+                tool = "refund"
+                when = "args.kind == 'ship'"
+                verdict = "hold"
+                effect = "ship:{order}"
+
+                [[rules]]
+                tool = "refund"
+                verdict = "hold"
+                effect = "refund:{order}"
+                """
+            ),
+            {"kind": "ship"},
+            "ship:A-1",
+        ),
+    ],
+    ids=["a text of the rule", "a template of the rule", "another rule"],
+)
+def test_15_an_edit_to_arguments_with_another_effect_by_the_rule_goes_back(
+    world: World, rule: Any, edit: dict[str, str], effect: str
+) -> None:
+    ran = list[str]()
+    refund = _ruled(rule, ran)
+    with sayso.run("order-1"):
+        request_id = held(refund, "A-1").id
+        sayso.Review().approve(request_id, by="ada", changes=edit)
+        assert held(refund, "A-1").id == request_id
+    returned = world.store.get(request_id)
+    assert (returned.state, returned.edited, ran) == (State.PENDING, None, [])
+    assert f"have the effect {effect!r}" in str(returned.returned)
+
+
+def test_15_an_edit_to_arguments_for_which_the_rule_names_no_effect_has_that_of_its_hold(world: World) -> None:
+    ran = list[str]()
+    refund = _ruled(lambda kind: kind == "ship" or policy.hold(effect="refund:{order}"), ran)
+    with sayso.run("order-1"):
+        for changes in ({"kind": "ship", "order": "B-2"}, {"kind": "ship"}):
+            sayso.Review().approve(held(refund, "A-1").id, by="ada", changes=changes)
+        refund("A-1")
+    assert (ran, world.store.count(Filter())) == (["ship:A-1"], 1)
+
+
+def test_15_an_edit_of_a_call_whose_effect_nobody_names_any_more_is_not_run(world: World) -> None:
+    ran = list[str]()
+    with sayso.run("order-1"):
+        request_id = held(_ruled(True, ran, effect="refund:{order}"), "A-1").id
+        sayso.Review().approve(request_id, by="ada", changes={"order": "B-2"})
+        with pytest.raises(errors.PolicyError, match="no rule says which effect they have now"):
+            _ruled(True, ran)("A-1")
+    assert (state_of(request_id), ran) == (State.APPROVED, [])
+    assert world.store.count(Filter()) == 1

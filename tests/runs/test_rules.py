@@ -16,7 +16,7 @@ import sayso
 from sayso import ApprovalPolicyDecision, Tool, load_run, policy
 from sayso.errors import GrantRefusedError
 from sayso.stores.base import Store
-from tests.support.running import agent_of, reason, started, yes
+from tests.support.running import agent_of, ids, reason, started, yes
 
 
 async def _async_yes(amount: int) -> bool:
@@ -214,3 +214,22 @@ def test_a_nested_call_that_a_rule_allows_is_not_made_again_where_its_handler_is
     again = tool(parent_id=first.run_id).run()
     assert (again.status.code, again.output) == ("success", 15)
     assert ran == ["small", "small", "large"]
+
+
+@pytest.mark.parametrize("order", ["A-1", "B-2"], ids=["the same effect", "another effect"])
+def test_an_edit_of_a_tool_whose_rule_names_the_effect_runs_or_goes_back(
+    memory: None, ran: list[Any], order: str
+) -> None:
+    def refund(order: str, amount: int) -> int:
+        ran.append((order, amount))
+        return amount
+
+    tool = Tool(refund, requires_approval=lambda order: policy.hold(effect=f"refund:{order}"))
+    paused = started(tool, order="A-1", amount=200)
+    (request_id,) = ids(paused)
+    sayso.Review().approve(request_id, by="ada", changes={"order": order, "amount": 3})
+    output = tool(parent_id=paused.run_id).run()
+    if order == "A-1":
+        assert (output.output, ran) == (3, [("A-1", 3)])
+    else:
+        assert (reason(output), ids(output), ran) == (("cancelled", "approval_required"), [request_id], [])

@@ -27,6 +27,7 @@ from sayso.gates.ambiguous import Handled, claim_not_executed, in_doubt, mark_un
 from sayso.gates.hooks import (
     ask_verify,
     effect_of,
+    effect_of_edit,
     is_as_shown,
     refused_by_types,
     secrets_known,
@@ -138,8 +139,8 @@ def begin(
             if left is not None:  # outside of `except`: no traceback shows it as the context of what ends the wait
                 yield from caller.held_back(request, left / 1000)
         arguments = _approved_arguments(gate, started, wanted)
-        if gate.effect is not None:
-            yield from _must_have_effect(gate, started, arguments)
+        if gate.effect is not None or started.effect is not None:
+            yield from _must_have_effect(gate, started, arguments, wanted)
             # Its hook may have changed them, or a value that the function captures.
             arguments = _approved_arguments(gate, started, wanted)
         args, kwargs = gate.signature.spread(arguments)
@@ -187,8 +188,16 @@ def _approved_arguments(gate: Gate, request: Request, wanted: CallSite | None) -
     return arguments
 
 
-def _must_have_effect(gate: Gate, started: Request, arguments: dict[str, Any]) -> Operations[None]:
-    effect = yield from effect_of(gate, arguments)
+def _must_have_effect(
+    gate: Gate, started: Request, arguments: dict[str, Any], wanted: CallSite | None
+) -> Operations[None]:  # fmt: skip
+    if started.edited is not None:
+        site = CallSite((started.run_id,), {}) if wanted is None else wanted
+        effect = yield from effect_of_edit(gate, started, started.edited, site)
+    elif gate.effect is not None:
+        effect = yield from effect_of(gate, arguments)
+    else:  # its author named none, or no longer does
+        return
     if effect != started.effect:  # which the start took
         raise errors.InvalidChangesError(started.id, [_moved(effect, started)])
 
@@ -205,7 +214,7 @@ def _finish_not_run(store: ProgramStore, request_id: str, token: str, why: str) 
     store.finish(request_id, token, Outcome("suspended") if is_begun else failed)
 
 
-def send_back(gate: Gate, store: ProgramStore, request: Request) -> Operations[Request | None]:
+def send_back(gate: Gate, store: ProgramStore, request: Request, site: CallSite) -> Operations[Request | None]:
     """Return an edit to its reviewers that only the program can reject: by its own types, or for another effect.
 
     Returns:
@@ -214,8 +223,8 @@ def send_back(gate: Gate, store: ProgramStore, request: Request) -> Operations[R
     if request.edited is None:
         return None
     problems = refused_by_types(gate, request, request.edited)
-    if not problems and gate.effect is not None:
-        effect = yield from effect_of(gate, gate.schema.decode(request.edited.form))
+    if not problems and (gate.effect is not None or request.effect is not None):
+        effect = yield from effect_of_edit(gate, request, request.edited, site)
         problems = [] if effect == request.effect else [_moved(effect, request)]
     if not problems:
         return None

@@ -296,7 +296,7 @@ def withdraw_if_too_weak(
 def as_recorded(gate: Gate, site: CallSite, request: Request) -> tuple[Gate, CallSite]:
     """Return the gate and what it requires for a request whose rule is not asked again.
 
-    Raises `PolicyError` as `under_record`.
+    Raises `PolicyError` if the policy file in effect cannot be used.
     """
     # A rule may have required other people than the gate does, also fewer, and only the record tells whom.
     who = gate if isinstance(gate.when, bool) and request.rule is None else request

@@ -132,8 +132,8 @@ def _run(
     elif caller.is_over(request):
         yield StoreCall(store.withdraw, request.id, config.requester(), "the decision counted until now")
         return None
-    elif request.edited is not None and (returned := (yield from send_back(gate, store, request))) is not None:
-        return returned
+    elif request.edited is not None and (back := (yield from send_back(gate, store, request, wanted))) is not None:
+        return back
     caller.begin(request)
     try:
         attempt = yield from execute(gate, store, request, wanted, caller)

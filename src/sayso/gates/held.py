@@ -176,7 +176,7 @@ class HeldBase:
         # Its rule may by now require less than before.
         gate, wanted = as_recorded(self._gate, self._site, request)
         waiter = Waiter(self._run, self._store, keeps_request=True)
-        returned = yield from send_back(gate, self._store, request)
+        returned = yield from send_back(gate, self._store, request, wanted)
         if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
             raise signals.ConfirmationRequired.of(returned)

@@ -231,20 +231,13 @@ def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], site: Call
 
 
 def under_record(gate: Gate, request: Request, site: CallSite) -> Gate:
-    """Return the gate for a recorded request, with the masks and the effect of the rule that held it.
-
-    Raises:
-        PolicyError: A reviewer changed the arguments, and the rule that named the effect no longer exists.
-    """
+    """Return the gate for a recorded request, with the masks and the effect of the rule that held it."""
     names = tuple(name for name in request.redact if name not in gate.redact) if request.redact else ()
     effect = None
     if request.effect is not None and gate.effect is None:
         policy = gate.policy()
         if policy is not None:
             effect = _of_policy(gate, policy, gate.schema.decode(request.call.form), site).effect
-        if effect is None and request.edited is not None:
-            what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
-            raise errors.PolicyError(f"effect of {gate.name}:", what)
         if effect is None:
             effect = request.effect.replace("{", "{{").replace("}", "}}")  # not a template
     return gate.under(Verdict("hold", redact=names, effect=effect)) if names or effect is not None else gate
@@ -414,6 +407,31 @@ def key_of(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operations[
 def effect_of(gate: Gate, arguments: dict[str, Any]) -> Operations[str]:
     """Return the effect of a call with these arguments; raises `PolicyError` if it cannot be computed."""
     return (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True))
+
+
+def effect_of_edit(gate: Gate, request: Request, edited: Call, site: CallSite) -> Operations[str]:
+    """Return the effect of a request's call as a reviewer changed it.
+
+    A rule that named the effect may name another one for the changed arguments, or none.
+
+    Raises:
+        PolicyError: It cannot be computed, or the rule that named it no longer does.
+    """
+    arguments, effect = gate.schema.decode(edited.form), gate.effect
+    if gate.has_effect_of_rule:
+        effect = yield from _effect_by_rule(gate, arguments, site)
+        if effect is None:
+            effect = yield from _effect_by_rule(gate, gate.schema.decode(request.call.form), site)
+    if effect is None:
+        what = f"the arguments of {request.id} were changed, and no rule says which effect they have now"
+        raise errors.PolicyError(f"effect of {gate.name}:", what)
+    return (yield from _filled(gate, "effect", effect, arguments, is_name=True))
+
+
+def _effect_by_rule(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operations[str | None]:
+    policy = gate.policy()
+    verdict = (yield from _own_rule(gate, arguments)) if policy is None else _of_policy(gate, policy, arguments, site)
+    return verdict.effect
 
 
 def text_of(

@@ -318,6 +318,7 @@ class Gate:
         always: A person decides each call, even one that a rule allows, and no grant or budget can.
         follows: It has no `when=` of its own, so the policy file in effect applies.
         channels: The only channels that are notified of its requests; empty for all.
+        has_effect_of_rule: Whether a rule named its effect, for the arguments of one call.
         tool: Identifies its calls: the given name, or `module:function`.
         name: The name for people.
         signature: The function's signature.
@@ -356,6 +357,7 @@ class Gate:
     always: bool = False
     follows: bool = False
     channels: tuple[str, ...] = ()
+    has_effect_of_rule: bool = False
     option_names: Mapping[str, str] = field(default_factory=dict[str, str])
     tool: str = field(init=False)
     name: str = field(init=False)
@@ -448,6 +450,7 @@ class Gate:
             redact=(*self.redact, *names), redaction=redaction, channels=verdict.channels or self.channels,
             always=self.always or verdict.always,
             effect=self.effect if verdict.effect is None else verdict.effect,
+            has_effect_of_rule=self.has_effect_of_rule or (self.effect is None and verdict.effect is not None),
             summary=self.summary if verdict.summary is None else verdict.summary,
         )  # fmt: skip
         return made
