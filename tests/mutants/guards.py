@@ -50,9 +50,8 @@ MUTANTS = [
         "gates/test_block.py::test_a_decision_reaches_its_call_although_the_hook_of_the_key_gives_another_one",
     ),
     Mutant(
-        "a start by hand takes the effect that was asked for", "gates/held.py",
-        "gate, wanted = as_recorded(self._gate, self._site, request)",
-        "gate, wanted = self._gate, self._site",
+        "a start by hand of an edit with another effect spends no approval", "gates/held.py",
+        "returned = yield from send_back(gate, self._store, request, wanted)", "returned = None",
         "gates/test_held.py::test_an_edit_that_moves_the_effect_is_not_started_where_the_rule_does_not_name_it_any_more",
     ),
     Mutant(
