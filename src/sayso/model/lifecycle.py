@@ -459,7 +459,7 @@ _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, Stat
 def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
     """Check that no other request holds the effect, unless the reviewers allowed it to happen again.
 
-    Only a failure, even with a retry left, frees the effect of a call that began: a pause may come after a part of it.
+    Only a failure frees the effect of a call that began, with a retry left only if it never paused after a part of it.
     """
     if request.decision is not None and request.decision.again:
         return
