@@ -310,6 +310,11 @@ def _ruled(rule: Any, ran: list[str], **options: Any) -> Any:
             "ship:A-1",
         ),
         (
+            lambda kind: policy.hold(effect="ship:{order}") if kind == "ship" else policy.hold(),
+            {"kind": "ship"},
+            "ship:A-1",
+        ),
+        (
             Policy.of_text(
                 """
                 [[rules]]
@@ -328,7 +333,7 @@ def _ruled(rule: Any, ran: list[str], **options: Any) -> Any:
             "ship:A-1",
         ),
     ],
-    ids=["a text of the rule", "a template of the rule", "another rule"],
+    ids=["a text of the rule", "a template of the rule", "none before", "another rule"],
 )
 def test_15_an_edit_to_arguments_with_another_effect_by_the_rule_goes_back(
     world: World, rule: Any, edit: dict[str, str], effect: str

@@ -139,7 +139,7 @@ def begin(
             if left is not None:  # outside of `except`: no traceback shows it as the context of what ends the wait
                 yield from caller.held_back(request, left / 1000)
         arguments = _approved_arguments(gate, started, wanted)
-        if gate.effect is not None or started.effect is not None:
+        if gate.effect is not None or started.edited is not None:
             yield from _must_have_effect(gate, started, arguments, wanted)
             # Its hook may have changed them, or a value that the function captures.
             arguments = _approved_arguments(gate, started, wanted)
@@ -194,10 +194,8 @@ def _must_have_effect(
     if started.edited is not None:
         site = CallSite((started.run_id,), {}) if wanted is None else wanted
         effect = yield from effect_of_edit(gate, started, started.edited, site)
-    elif gate.effect is not None:
+    else:
         effect = yield from effect_of(gate, arguments)
-    else:  # its author named none, or no longer does
-        return
     if effect != started.effect:  # which the start took
         raise errors.InvalidChangesError(started.id, [_moved(effect, started)])
 
@@ -223,7 +221,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request, site: CallSite)
     if request.edited is None:
         return None
     problems = refused_by_types(gate, request, request.edited)
-    if not problems and (gate.effect is not None or request.effect is not None):
+    if not problems:
         effect = yield from effect_of_edit(gate, request, request.edited, site)
         problems = [] if effect == request.effect else [_moved(effect, request)]
     if not problems:
@@ -233,7 +231,7 @@ def send_back(gate: Gate, store: ProgramStore, request: Request, site: CallSite)
     return (yield StoreCall(store.send_back, request.id, config.requester(), problems))
 
 
-def _moved(effect: str, request: Request) -> str:
+def _moved(effect: str | None, request: Request) -> str:
     there_is = f"these arguments have the effect {effect!r}, but the request is for {request.effect!r}"
     return f"effect: {there_is}; let the program ask for that call instead"
 

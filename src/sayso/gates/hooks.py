@@ -409,17 +409,19 @@ def effect_of(gate: Gate, arguments: dict[str, Any]) -> Operations[str]:
     return (yield from _filled(gate, "effect", gate.effect, arguments, is_name=True))
 
 
-def effect_of_edit(gate: Gate, request: Request, edited: Call, site: CallSite) -> Operations[str]:
-    """Return the effect of a request's call as a reviewer changed it.
+def effect_of_edit(gate: Gate, request: Request, edited: Call, site: CallSite) -> Operations[str | None]:
+    """Return the effect of a request's call as a reviewer changed it; None if it has none.
 
-    A rule that named the effect may name another one for the changed arguments, or none.
+    Unless the gate has its own, the rule may name another one for the changed arguments, or none.
 
     Raises:
         PolicyError: It cannot be computed, or the rule that named it no longer does.
     """
     arguments, effect = gate.schema.decode(edited.form), gate.effect
-    if gate.has_effect_of_rule:
+    if effect is None or gate.has_effect_of_rule:
         effect = yield from _effect_by_rule(gate, arguments, site)
+        if effect is None and request.effect is None:
+            return None
         if effect is None:
             effect = yield from _effect_by_rule(gate, gate.schema.decode(request.call.form), site)
     if effect is None:
