@@ -156,19 +156,21 @@ def left_to_run(value: Any) -> tuple[str, bool] | None:
 
 def _has_begun(inside: Any) -> bool:
     """Return whether a generator or coroutine may have begun; that of `Executor.map` has given its calls to a pool."""
-    kind = cast("type[Any]", type(inside))
-    prefix = {CoroutineType: "cr", AsyncGeneratorType: "ag"}.get(kind, "gi")
-    frame = getattr(inside, f"{prefix}_frame")
-    if frame is None or getattr(inside, f"{prefix}_suspended", False):  # Python 3.11 has none for async generators
+    state = getattr(inspect, _STATES[type(inside)], None)
+    if state is None or not state(inside).endswith("_CREATED"):  # Python 3.11 has none for async generators
         return True
-    return str(frame.f_globals.get("__name__")).startswith("concurrent.futures.")
+    frame = getattr(inside, "gi_frame", None)
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("concurrent.futures.")
 
 
 _LAZY = {
     map, filter, itertools.accumulate, itertools.dropwhile, itertools.filterfalse, itertools.groupby, itertools.starmap,
     itertools.takewhile,
 }  # fmt: skip
-_LATER = (AsyncGeneratorType, CoroutineType, GeneratorType)
+_STATES: Mapping[type, str] = {
+    AsyncGeneratorType: "getasyncgenstate", CoroutineType: "getcoroutinestate", GeneratorType: "getgeneratorstate",
+}  # fmt: skip
+_LATER = tuple(_STATES)
 
 
 class Suspended(BaseException):

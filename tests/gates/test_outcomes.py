@@ -10,9 +10,10 @@ import asyncio
 import functools
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
@@ -248,12 +249,24 @@ def half(ran: list[int]) -> Any:
     return numbers
 
 
+async def payments(ran: list[int]) -> AsyncIterator[int]:
+    ran.append(1)
+    yield 1
+
+
+def half_async(ran: list[int]) -> Any:
+    numbers = payments(ran)
+    with suppress(StopIteration):  # which has the first number
+        anext(numbers).__await__().send(None)
+    return numbers
+
+
 # What a function may hand back in place of having done it, and whether that may have begun by then.
 UNFINISHED: list[tuple[Callable[[list[int]], Any], State]] = [
     (as_block, State.FAILED), (one_by_one, State.FAILED), (later, State.FAILED), (in_task, State.UNKNOWN),
     (in_pool, State.UNKNOWN), (in_map, State.UNKNOWN), (in_filter, State.UNKNOWN),
     (in_starmap, State.UNKNOWN), (in_map_of_pool, State.UNKNOWN), (in_job_of_pool, State.UNKNOWN),
-    (half, State.UNKNOWN),
+    (half, State.UNKNOWN), (half_async, State.UNKNOWN),
 ]  # fmt: skip
 
 
@@ -281,6 +294,30 @@ def test_a_call_that_returns_what_is_to_run_later_is_not_called_done(
         return request_id
 
     assert state_of(asyncio.run(main())) is state
+
+
+def test_a_generator_that_another_thread_is_reading_has_begun(store: Store) -> None:
+    is_paying, go_on = threading.Event(), threading.Event()
+
+    def numbers() -> Iterator[int]:
+        is_paying.set()
+        assert go_on.wait(60)
+        yield 1
+
+    @sayso.gate(wait="raise", retries=1)
+    def act() -> Any:
+        made = numbers()
+        threading.Thread(target=list, args=(made,)).start()
+        assert is_paying.wait(60)
+        return made
+
+    request_id = approved(act)
+    try:
+        with pytest.raises(TypeError, match="gate the async function that does it"):
+            act()
+    finally:
+        go_on.set()
+    assert state_of(request_id) is State.UNKNOWN
 
 
 def test_a_context_manager_is_refused_at_the_decoration() -> None:
