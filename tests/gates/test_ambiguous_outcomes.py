@@ -342,6 +342,21 @@ def test_an_error_of_a_signal_handler_is_unknown_whatever_its_class(
     assert paid == ["bob"]
 
 
+def test_an_error_of_a_function_that_looks_at_its_caller_is_not_that_of_a_signal_handler(store: Store) -> None:
+    def check(to: str) -> None:  # as checkers of types do, to find the names in an annotation
+        caller = sys._getframe(1)
+        raise ValueError(f"no such account: {to}, in {caller.f_code.co_name}")
+
+    @sayso.gate(wait="raise")
+    def pay(to: str) -> None:
+        check(to)
+
+    request_id = approved(pay, "bob")
+    with pytest.raises(ValueError, match="no such account"):
+        pay("bob")
+    assert state_of(request_id) is State.FAILED
+
+
 @pytest.mark.parametrize(
     ("work", "state"),
     [

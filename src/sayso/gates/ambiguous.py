@@ -16,6 +16,7 @@ program was handling; `mark_unknown` notes an unknown outcome on the error, for 
 from __future__ import annotations
 
 import errno
+import inspect
 import itertools
 import re
 import sys
@@ -281,10 +282,10 @@ def _is_json_of_answer(step: _Step) -> bool:
 def _is_of_signal_handler(steps: list[_Step]) -> bool:
     """Return whether the handler of a signal raised an error: it gets the frame that the signal interrupted."""
     for before, step in itertools.pairwise(steps):
-        for value in step.frame.f_locals.values():
-            several = cast("tuple[object, ...]", value) if type(value) is tuple else ()
-            if value is before.frame or any(one is before.frame for one in several):
-                return True
+        names, rest, _, values = inspect.getargvalues(step.frame)
+        given = [values.get(name) for name in names] + list(values.get(rest or "", ()))
+        if any(one is before.frame for one in given):
+            return True
     return False
 
 
