@@ -357,6 +357,30 @@ def test_an_error_of_a_function_that_looks_at_its_caller_is_not_that_of_a_signal
     assert state_of(request_id) is State.FAILED
 
 
+def test_a_call_that_an_unknown_call_inside_it_ended_is_unknown(store: Store) -> None:
+    paid: list[str] = []
+
+    @sayso.gate(wait="raise", ambiguous=Stopped)
+    def pay(to: str) -> None:
+        paid.append(to)
+        raise Stopped("the bank does not say")
+
+    @sayso.gate(wait="raise", retries=1, suspends=sayso.ConfirmationRequired)
+    def order(to: str) -> None:
+        try:
+            pay(to)
+        except Stopped:
+            raise ValueError("not paid") from None
+
+    request_id, inner = approved(order, "bob"), approved(order, "bob")
+    with pytest.raises(ValueError, match="not paid"):
+        order("bob")
+    assert (state_of(inner), state_of(request_id)) == (State.UNKNOWN, State.UNKNOWN)
+    with pytest.raises(errors.OutcomeUnknownError, match=request_id):
+        order("bob")
+    assert paid == ["bob"]
+
+
 @pytest.mark.parametrize(
     ("work", "state"),
     [

@@ -785,6 +785,11 @@ MUTANTS = [
         "gates/test_outcomes.py::test_a_call_that_returns_what_is_to_run_later_is_not_called_done",
     ),
     Mutant(
+        "a call that an unknown call inside it ended is unknown", "gates/ambiguous.py",
+        'if is_marked or isinstance(error, also)', "if isinstance(error, also)",
+        "gates/test_ambiguous_outcomes.py::test_a_call_that_an_unknown_call_inside_it_ended_is_unknown",
+    ),
+    Mutant(
         "an error of a signal handler is unknown", "gates/ambiguous.py",
         "if not is_explained and _is_of_signal_handler(steps):", "if False:",
         "gates/test_ambiguous_outcomes.py::test_an_error_of_a_signal_handler_is_unknown_whatever_its_class",

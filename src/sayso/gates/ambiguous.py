@@ -201,7 +201,8 @@ def _may_have_run(error: BaseException, also: tuple[type[BaseException], ...], h
             if of_inner is not None and of_inner.error is not handled:
                 waiting.append((of_inner.error, False))
             continue
-        if isinstance(error, also) or _is_open(error, name, steps, is_explained=is_explained):
+        is_marked = "_sayso_unknown" in error.__dict__  # it ended a gated call inside this one
+        if is_marked or isinstance(error, also) or _is_open(error, name, steps, is_explained=is_explained):
             return True
         if not is_explained:  # else the members of a group are attempts to connect
             waiting += ((member, False) for member in _members(error))
