@@ -7,8 +7,11 @@ Real clients send to a real socket. `test_ambiguous_errors.py` has the classes o
 from __future__ import annotations
 
 import asyncio
+import ftplib
 import http.client
+import imaplib
 import json
+import poplib
 import smtplib
 import socket
 import struct
@@ -244,6 +247,13 @@ def read_json(port: int) -> None:
         json.load(answer)
 
 
+def read_short(port: int) -> None:
+    try:
+        urllib.request.urlretrieve(f"http://127.0.0.1:{port}/", data=b"amount=5")
+    finally:
+        urllib.request.urlcleanup()
+
+
 def read_xmlrpc(port: int) -> None:
     with xmlrpc.client.ServerProxy(f"http://127.0.0.1:{port}/") as server:
         server.pay("amount=5")
@@ -270,6 +280,7 @@ def shut_down(port: int) -> None:
 READ: dict[str, tuple[Callable[[int], None], str]] = {
     "httpx, a redirect": (read_httpx, "303"),
     "urllib, a redirect to another scheme": (read_urllib, "elsewhere"),
+    "urllib, a short answer": (read_short, "half"),
     "json.load, no JSON": (read_json, "garbled"),
     "xmlrpc, a redirect": (read_xmlrpc, "303"),
     "xmlrpc, no XML": (read_xmlrpc, "no xml"),
@@ -387,6 +398,78 @@ def test_what_a_mail_server_says_after_the_mail_tells_nothing_about_it(
         with pytest.raises(smtplib.SMTPResponseException):
             send(port)
     assert state_of(request_id) is state
+
+
+@contextmanager
+def line_server(greeting: bytes, says: dict[bytes, bytes]) -> Iterator[int]:
+    """Answer each line by its command, which may follow a tag; hang up where there is no answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            line, _ = listener.accept()
+            with line, line.makefile("rb") as heard, suppress(ConnectionError):
+                line.sendall(greeting)
+                for command in heard:
+                    tag, *words = command.split()
+                    answer = says.get(words[0] if words and words[0] in says else tag)
+                    if answer is None:
+                        return
+                    line.sendall(answer.replace(b"TAG", tag))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            thread.join(60)
+
+
+def by_ftp(port: int) -> None:
+    with ftplib.FTP(timeout=60) as line:  # noqa: S321  to this machine
+        line.connect("127.0.0.1", port)
+        line.login()
+        line.delete("orders")
+
+
+def by_pop(port: int) -> None:
+    line = poplib.POP3("127.0.0.1", port, timeout=60)
+    try:
+        line.dele(1)
+    finally:
+        line.close()
+
+
+def by_imap(port: int) -> None:
+    line = imaplib.IMAP4("127.0.0.1", port, timeout=60)
+    try:
+        line.noop()
+    finally:
+        line.shutdown()
+
+
+FTP, IMAP = {b"USER": b"230 in\r\n"}, {b"CAPABILITY": b"* CAPABILITY IMAP4REV1\r\nTAG OK done\r\n"}
+TALKS: dict[str, tuple[Callable[[int], None], bytes, dict[bytes, bytes], State]] = {
+    "ftplib, no answer of FTP": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"hello\r\n"}, State.UNKNOWN),
+    "ftplib, another answer": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"150 soon\r\n"}, State.UNKNOWN),
+    "ftplib, a long line": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"2" * 9_000 + b"\r\n"}, State.UNKNOWN),
+    "ftplib, refused": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"550 no\r\n"}, State.FAILED),
+    "ftplib, no answer of FTP at first": (by_ftp, b"hello\r\n", {}, State.FAILED),
+    "poplib, closed": (by_pop, b"+OK\r\n", {}, State.UNKNOWN),
+    "poplib, a long line": (by_pop, b"+OK\r\n", {b"DELE": b"+" * 9_000 + b"\r\n"}, State.UNKNOWN),
+    "poplib, refused": (by_pop, b"+OK\r\n", {b"DELE": b"-ERR no\r\n"}, State.FAILED),
+    "imaplib, a long line": (by_imap, b"* OK\r\n", IMAP | {b"NOOP": b"* " + b"a" * 1_100_000}, State.UNKNOWN),
+    "imaplib, refused": (by_imap, b"* OK\r\n", IMAP | {b"NOOP": b"TAG BAD no\r\n"}, State.FAILED),
+}
+
+
+@pytest.mark.parametrize("what", TALKS)
+def test_an_answer_of_a_line_protocol_that_tells_nothing_is_unknown(store: Store, what: str) -> None:
+    send, greeting, says, state = TALKS[what]
+    post = sayso.gate(send, name="post", wait="raise")
+    with line_server(greeting, says) as port:
+        request_id = approved(post, port)
+        error = raised_by(lambda port, _: post(port), port, 0.0)
+    assert state_of(request_id) is state, repr(error)
 
 
 def again_openai(port: int, retries: int) -> None:

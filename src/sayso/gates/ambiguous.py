@@ -70,14 +70,16 @@ _SENT = _names("""
     azure: ServiceRequestError ServiceResponseError
     billiard,celery: SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError
     botocore: ConnectionError HTTPClientError IncompleteReadError ResponseParserError ResponseStreamingError
-    concurrent: BrokenExecutor CancelledError    google: RetryError    grpc: FutureCancelledError FutureTimeoutError
+    concurrent: BrokenExecutor CancelledError    ftplib: error_proto error_reply
+    google: RetryError    grpc: FutureCancelledError FutureTimeoutError
     h11: RemoteProtocolError    http: BadStatusLine IncompleteRead LineTooLong RemoteDisconnected
     httpcore,httpcore2,httpx,httpx2: DecodingError NetworkError RemoteProtocolError TimeoutException
     imaplib: IMAP4.abort    multiprocessing: TimeoutError
     pika: AMQPHeartbeatTimeout ConnectionClosed StreamLostError    pymongo: AutoReconnect WTimeoutError
     redis: ConnectionError TimeoutError    requests: ChunkedEncodingError ContentDecodingError
     rq: BaseTimeoutException    sayso: OutcomeNotRecordedError    smtplib: SMTPServerDisconnected
-    stripe: APIConnectionError    subprocess: TimeoutExpired    urllib3: DecodeError ResponseError TimeoutError
+    stripe: APIConnectionError    subprocess: TimeoutExpired    urllib: ContentTooShortError
+    urllib3: DecodeError ResponseError TimeoutError
     websockets: ConnectionClosed
 """)
 # The same, unless an error around it says that there was no connection: sockets raise these at any time.
@@ -110,14 +112,14 @@ _NOT_SENT = _names("""
 # Functions that connect: what comes out of them occurred before anything was sent.
 _CONNECTS = _names("""
     MySQLdb: Connect    aiokafka: bootstrap    aiomysql: _connect    asyncio,socket: create_connection
-    asyncpg,http,mysql,psycopg,psycopg2,pymysql,redis,smtplib,urllib3: connect    fastmcp: __aenter__
-    mcp: initialize    redis: connect_check_health    smtplib: login    ssl: do_handshake
+    asyncpg,ftplib,http,mysql,psycopg,psycopg2,pymysql,redis,smtplib,urllib3: connect    fastmcp: __aenter__
+    ftplib,smtplib: login    mcp: initialize    redis: connect_check_health    ssl: do_handshake
 """)
 # Functions that read or decode an answer.
 _DECODES = _names("""
-    aiohttp: json receive_bytes receive_json receive_str text    http: begin    httpx,httpx2,requests,urllib3: json
-    mcp: _validate_tool_result validate_tool_result    smtplib: __exit__ getreply    urllib3: _init_length
-    xmlrpc: parse_response
+    aiohttp: json receive_bytes receive_json receive_str text    ftplib: getline    http: begin
+    httpx,httpx2,requests,urllib3: json    imaplib: readline    mcp: _validate_tool_result validate_tool_result
+    poplib: _getline    smtplib: __exit__ getreply    urllib3: _init_length    xmlrpc: parse_response
 """)
 
 
@@ -238,7 +240,7 @@ def _is_open(error: BaseException, name: str, steps: list[_Step], *, is_explaine
     if any(step.call in _DECODES or _is_json_of_answer(step) for step in steps):
         return True
     if name == "builtins.EOFError":  # of a pipe or connection; that of `input()` or of a file is another thing
-        return any(step.package in {"ftplib", "multiprocessing"} for step in steps)
+        return any(step.package == "multiprocessing" for step in steps)
     is_lost = name in _SOCKET or (name == "" and isinstance(error, OSError) and error.errno in _LINE_OR_DISK)
     return is_lost and not is_explained
 
