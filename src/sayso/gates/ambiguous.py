@@ -61,7 +61,8 @@ def _names(table: str) -> frozenset[str]:
 
 
 # Raised after something was or may have been sent, or by a client that tries again by itself; also the interrupts of
-# job queues, which hit a call anywhere. A class stands for its subclasses.
+# job queues, which hit a call anywhere, and all errors of a worker process, which come without their traceback, cause
+# and context. A class stands for its subclasses.
 _SENT = _names("""
     aiohttp: ClientConnectionError ClientPayloadError HttpProcessingError
     aiokafka,kafka: KafkaConnectionError KafkaTimeoutError RequestTimedOutError
@@ -70,11 +71,11 @@ _SENT = _names("""
     azure: ServiceRequestError ServiceResponseError
     billiard,celery: SoftTimeLimitExceeded Terminated TimeLimitExceeded TimeoutError WorkerLostError
     botocore: ConnectionError HTTPClientError IncompleteReadError ResponseParserError ResponseStreamingError
-    concurrent: BrokenExecutor CancelledError    ftplib: error_proto error_reply
-    google: RetryError    grpc: FutureCancelledError FutureTimeoutError
+    concurrent: BrokenExecutor CancelledError    concurrent,joblib,loky: _RemoteTraceback
+    ftplib: error_proto error_reply    google: RetryError    grpc: FutureCancelledError FutureTimeoutError
     h11: RemoteProtocolError    http: BadStatusLine IncompleteRead LineTooLong RemoteDisconnected
     httpcore,httpcore2,httpx,httpx2: DecodingError NetworkError RemoteProtocolError TimeoutException
-    imaplib: IMAP4.abort    multiprocessing: TimeoutError
+    imaplib: IMAP4.abort    multiprocess,multiprocessing: MaybeEncodingError RemoteTraceback TimeoutError
     pika: AMQPHeartbeatTimeout ConnectionClosed StreamLostError    pymongo: AutoReconnect WTimeoutError
     redis: ConnectionError TimeoutError    requests: ChunkedEncodingError ContentDecodingError
     rq: BaseTimeoutException    sayso: OutcomeNotRecordedError    smtplib: SMTPServerDisconnected
@@ -94,10 +95,10 @@ _EITHER = _names("""
 _DETAILED = _names("""
     MySQLdb,mysql,pymysql: InterfaceError OperationalError    aiohttp: ClientResponseError
     anthropic,openai: APIStatusError    asyncpg: InterfaceError PostgresConnectionError    azure: HttpResponseError
-    botocore: ClientError    concurrent: _RemoteTraceback    google: GoogleAPICallError    grpc: RpcError
-    httpx,httpx2: HTTPStatusError    mcp: MCPError McpError    multiprocessing: RemoteTraceback
-    psycopg: OperationalError    psycopg2: InterfaceError OperationalError    requests,urllib: HTTPError
-    stripe: StripeError    subprocess: CalledProcessError    xmlrpc: Fault ProtocolError
+    botocore: ClientError    google: GoogleAPICallError    grpc: RpcError    httpx,httpx2: HTTPStatusError
+    mcp: MCPError McpError    psycopg: OperationalError    psycopg2: InterfaceError OperationalError
+    requests,urllib: HTTPError    stripe: StripeError    subprocess: CalledProcessError
+    xmlrpc: Fault ProtocolError
 """)
 # Raised before anything was sent: no address, no connection, no certificate, no free connection in the pool.
 _NOT_SENT = _names("""
@@ -298,8 +299,6 @@ def _has_broken_off(name: str, error: Any) -> bool:
     if package == "subprocess":
         # It was killed; a shell says so with a status above 128, ssh of a lost connection with 255, `timeout` with 124.
         return error.returncode < 0 or error.returncode == 124 or error.returncode > 128
-    if package in {"concurrent", "multiprocessing"}:  # a worker process sends its error without what it was made of
-        return "direct cause of the following" in error.tb or "During handling of the above" in error.tb
     if package in {"asyncpg", "psycopg", "psycopg2"}:
         if kind == "InterfaceError":
             return "connection" in str(error) and "closed" in str(error)
