@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future, ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -263,27 +263,20 @@ class InThread:
 class InTasks:
     """A call that has ended with an error, while asyncio tasks or threads (`asyncio.to_thread`) that it started go on.
 
-    Attributes:
+    Args:
         attempt: How it ended.
+        when_one_ended: Calls back when one of them has ended, before which it may have started others; returns False
+            if none goes on.
     """
 
-    def __init__(self, attempt: Attempt, tasks: Collection[asyncio.Task[Any] | Future[Any]]) -> None:
-        self.attempt, self._tasks = attempt._replace(left=self), tasks
+    def __init__(self, attempt: Attempt, when_one_ended: Callable[[Callable[[], None]], bool]) -> None:
+        self.attempt, self._when_one_ended = attempt._replace(left=self), when_one_ended
 
     def when_ended(self, then: Callable[[Attempt], object]) -> None:
-        """Call `then` in the pool when the last task has ended."""
-        going, lock = set(self._tasks), threading.Lock()  # a thread says so in itself, a task in its loop
-
-        def ended(task: asyncio.Future[Any] | Future[Any]) -> None:
-            with lock:
-                going.discard(cast("Any", task))
-                is_last = not going
-            if is_last:
-                with suppress(RuntimeError):  # the interpreter ends, and then this process is gone
-                    _pool().submit(then, self.attempt)
-
-        for task in self._tasks:
-            task.add_done_callback(ended)
+        """Call `then` in the pool when the last of them has ended."""
+        if not self._when_one_ended(partial(self.when_ended, then)):
+            with suppress(RuntimeError):  # the interpreter ends, and then this process is gone
+                _pool().submit(then, self.attempt)
 
 
 async def in_thread(call: UserCall) -> Attempt:

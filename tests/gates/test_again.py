@@ -647,6 +647,50 @@ async def test_nobody_is_asked_about_a_call_whose_thread_goes_on(store: Store, o
     assert (paid, asked, state_of(request_id)) == ([1], [], State.UNKNOWN)
 
 
+@pytest.mark.parametrize("leaves", ["a task", "a thread"])
+@awaited
+async def test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a_thread(
+    store: Store, leaves: str
+) -> None:
+    may_begin, is_paying, go_on, paid = asyncio.Event(), threading.Event(), threading.Event(), list[int]()
+    left: list[asyncio.Future[None]] = []
+
+    def pay() -> None:
+        is_paying.set()
+        assert go_on.wait(60)
+        paid.append(1)
+
+    async def prepare() -> None:
+        await may_begin.wait()
+        left.append(asyncio.ensure_future(asyncio.to_thread(pay)))
+        await asyncio.to_thread(is_paying.wait)
+        if leaves == "a thread":
+            left[-1].cancel()
+
+    @sayso.gate(wait="raise", idempotent=True)
+    async def order() -> None:
+        left.append(asyncio.ensure_future(prepare()))
+        raise ValueError("no such address")
+
+    request_id = (await aheld(order)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    with pytest.raises(ValueError, match="no such address"):
+        await order()
+    may_begin.set()
+    await left[0]
+    try:
+        for _ in range(20):  # its end would be recorded in another thread
+            assert not await asyncio.to_thread(has_ended, request_id)
+            with pytest.raises(errors.OutcomeUnknownError, match="It is still running in this process"):
+                await order()
+    finally:
+        go_on.set()
+    while workers.running_at(request_id, None) is not None:  # noqa: ASYNC110  nobody tells when its end is recorded
+        await asyncio.sleep(0)
+    assert has_ended(request_id)
+    assert (paid, state_of(request_id)) == ([1], State.UNKNOWN)
+
+
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
 def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store, how: str) -> None:
     it = Cancelled("done", how)

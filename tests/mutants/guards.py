@@ -770,14 +770,20 @@ MUTANTS = [
     ),
     Mutant(
         "nobody is asked about a call whose tasks run on", "gates/execution.py",
-        "return InTasks(attempt._replace(is_ambiguous=is_ambiguous), tasks).attempt",
+        "return InTasks(attempt._replace(is_ambiguous=is_ambiguous), partial(_when_one_ended, request, me)).attempt",
         "return attempt._replace(is_ambiguous=is_ambiguous)",
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_tasks_go_on",
     ),
     Mutant(
         "nobody is asked about a call whose threads run on", "gates/execution.py",
-        "for task, context in [*contexts, *jobs_in_context()]", "for task, context in contexts",
+        "for one, context in [*contexts, *jobs_in_context()]", "for one, context in contexts",
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_thread_goes_on",
+    ),
+    Mutant(
+        "a call goes on in what its tasks left", "operations.py",
+        "if not self._when_one_ended(partial(self.when_ended, then)):",
+        "if not self._when_one_ended(lambda: then(self.attempt)):",
+        "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a_thread",
     ),
     Mutant(
         "a generator that may have begun is unknown", "operations.py",

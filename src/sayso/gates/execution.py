@@ -15,7 +15,7 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
@@ -33,7 +33,7 @@ from sayso.gates.hooks import (
     secrets_known,
     shown_result,
 )
-from sayso.gates.interruptions import jobs_in_context
+from sayso.gates.interruptions import jobs_in_context, when_done
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, current_task, executing
 from sayso.gates.signals import Caller, ConfirmationRequired
@@ -322,22 +322,36 @@ def _judged_by_tasks(request: Request, attempt: Attempt) -> Attempt:
     me = current_task()
     if me is None or attempt.left is not None or attempt.is_without_effect:
         return attempt
-    import asyncio
-
-    contexts = [(task, _context_of(task)) for task in asyncio.all_tasks() if task is not me]
-    tasks = [
-        task
-        for task, context in [*contexts, *jobs_in_context()]
-        if context is not None and any(one is request for one in context.get(executing, ()))
-    ]
-    if not tasks:
+    left = _left_running(request, me)
+    if not left:
         return attempt
-    what = "task" if any(isinstance(one, asyncio.Task) for one in tasks) else "thread"
+    what = "task" if any(hasattr(one, "get_loop") for one in left) else "thread"
     note = f"sayso: a {what} that {request.call.name} started was still running when this error ended it"
     with suppress(Exception):  # as in `mark_unknown`
         cast("BaseException", attempt.raised).add_note(note)
     is_ambiguous = attempt.is_ambiguous or isinstance(attempt.raised, Exception)  # others are unknown anyway
-    return InTasks(attempt._replace(is_ambiguous=is_ambiguous), tasks).attempt
+    return InTasks(attempt._replace(is_ambiguous=is_ambiguous), partial(_when_one_ended, request, me)).attempt
+
+
+def _left_running(request: Request, me: Any) -> list[Any]:
+    """Return the asyncio tasks and the futures of threads that a call started and that still run."""
+    import asyncio
+
+    loop = me.get_loop()
+    tasks = set[Any]() if loop.is_closed() else asyncio.all_tasks(loop) - {me}
+    contexts = [(task, _context_of(task)) for task in tasks]
+    return [
+        one
+        for one, context in [*contexts, *jobs_in_context()]
+        if context is not None and any(made_in is request for made_in in context.get(executing, ()))
+    ]
+
+
+def _when_one_ended(request: Request, me: Any, callback: Callable[[], None]) -> bool:
+    left = _left_running(request, me)
+    if left:
+        when_done(left[0], callback)
+    return bool(left)
 
 
 def _context_of(task: Any) -> Context | None:

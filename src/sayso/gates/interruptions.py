@@ -71,12 +71,16 @@ class Job:
 def when_done(future: Any, callback: Callable[[], None]) -> Callable[[], None]:
     """Call back when an asyncio task or future of another thread's loop is done; the returned function undoes that.
 
-    If the loop is closed, `callback` is called at once, because nothing else ever would.
+    If the loop is closed, `callback` is called at once, because nothing else ever would. The future may also be an
+    executor's; that is not undone.
     """
 
     def on_done(_: object) -> None:
         callback()
 
+    if not hasattr(future, "get_loop"):
+        future.add_done_callback(on_done)
+        return _nothing
     loop = future.get_loop()
     try:
         loop.call_soon_threadsafe(future.add_done_callback, on_done)
