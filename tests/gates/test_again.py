@@ -691,6 +691,40 @@ async def test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a
     assert (paid, state_of(request_id)) == ([1], State.UNKNOWN)
 
 
+@awaited
+async def test_a_call_that_was_started_again_while_verify_was_asked_is_not_started_beside_it(store: Store) -> None:
+    asked, answer, go_on, ran, left = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[int](), list[Any]()
+
+    async def look() -> None:
+        if not asked.is_set():
+            asked.set()
+            await answer.wait()
+
+    @sayso.gate(wait="raise", idempotent=True, verify=look)
+    async def order() -> None:
+        ran.append(1)
+        if len(ran) == 2:
+            left.append(asyncio.ensure_future(go_on.wait()))
+        raise TimeoutError("the bank is slow")
+
+    request_id = (await aheld(order)).confirmation_id
+    sayso.Review().approve(request_id, by="ada")
+    with pytest.raises(TimeoutError):
+        await order()
+    slow = asyncio.ensure_future(order())
+    await asked.wait()
+    with pytest.raises(TimeoutError):
+        await order()  # it goes on in its task
+    answer.set()
+    try:
+        with pytest.raises(errors.OutcomeUnknownError):
+            await slow
+    finally:
+        go_on.set()
+    await asyncio.wait(left)
+    assert (len(ran), state_of(request_id)) == (2, State.UNKNOWN)
+
+
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
 def test_a_thread_inside_of_another_call_does_not_say_how_that_one_ended(store: Store, how: str) -> None:
     it = Cancelled("done", how)

@@ -786,6 +786,11 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a_thread",
     ),
     Mutant(
+        "an unknown call is not started beside another start that came since", "gates/execution.py",
+        "seen = request if request.state is State.UNKNOWN else None", "seen = None",
+        "gates/test_again.py::test_a_call_that_was_started_again_while_verify_was_asked_is_not_started_beside_it",
+    ),
+    Mutant(
         "a generator that may have begun is unknown", "operations.py",
         "has_begun = _has_begun(inside)", "has_begun = False",
         "gates/test_outcomes.py::test_a_call_that_returns_what_is_to_run_later_is_not_called_done",

@@ -103,6 +103,17 @@ def test_a_gate_that_gets_no_further_start_says_so_and_does_not_try_for_ever(sta
         assert made.count(function.__name__) == most
 
 
+def test_a_program_that_has_seen_an_earlier_start_is_not_given_one_after_a_later_one(stage: Stage) -> None:
+    store = stage.program()
+    request = store.ask(sample_call(idempotent=True))
+    stage.person().approve(request.id)
+    store.start(request.id, "1")
+    seen = store.finish(request.id, "1", Outcome("unknown"))
+    store.start(request.id, "2", seen=seen)
+    store.finish(request.id, "2", Outcome("unknown"))
+    refusal(errors.AlreadyStartedError, lambda: store.start(request.id, "3", seen=seen))
+
+
 @pytest.mark.parametrize("runs_already", [False, True])
 def test_a_start_that_was_looked_into_before_another_is_not_given_out(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, runs_already: bool

@@ -118,12 +118,11 @@ class HttpStore(Watched, Store):
         return self._request(messages.SendBack.of(request_id=request_id, problems=storable(list(problems))))
 
     def start(self, request_id: str, token: str, *, by: str | None = None, seen: Request | None = None) -> Request:
-        if seen is not None:
-            raise _on_the_server("seen= can be given on the server only")
         me = workers.current() if by is None else by
+        starts = self._starts.get(request_id) if seen is None else _starts_of(seen)
         try:
             started = self._request(messages.Start.of(
-                request_id=request_id, token=str(token), worker=me, seen=self._starts.get(request_id)
+                request_id=request_id, token=str(token), worker=me, seen=starts
             ))  # fmt: skip
         except errors.AlreadyStartedError:
             started = self.get(request_id)
@@ -312,7 +311,7 @@ class HttpStore(Watched, Store):
             self._holders.clear()
             self._starts.clear()
         self._etags[request.id] = message.etag
-        self._starts[request.id] = 0 if request.execution is None else request.execution.starts
+        self._starts[request.id] = _starts_of(request)
         if request.holds:
             self._holders[request.fingerprint] = request.id
         elif self._holders.get(request.fingerprint) == request.id:
@@ -330,6 +329,10 @@ class HttpStore(Watched, Store):
 
     def _record_rows(self, kind: str, due_by: int | None, after: str, limit: int) -> Sequence[RecordRow]:
         raise _on_the_server("records can be read on the server only")
+
+
+def _starts_of(request: Request) -> int:
+    return 0 if request.execution is None else request.execution.starts
 
 
 def _on_the_server(what: str) -> errors.StoreForbiddenError:

@@ -320,7 +320,7 @@ class ProgramStore(RequestStore):
         `token` is a new random one (`sayso.model.ids.new_token`) that `finish` needs. The caller knows it even if this
         call is interrupted, and can then still record that nothing ran. `by` is the worker that runs the call, by
         default this process. `seen` is the request as it was when the caller, e.g. a server, found that it can be
-        started; the start is refused if another one began or ended since.
+        started; the start is refused if another one began or ended since (to a server: if another one began).
 
         Raises:
             StartRefusedError: Or a subclass; the call must not run.
