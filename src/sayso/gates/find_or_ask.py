@@ -65,11 +65,11 @@ def find_or_ask(
     own = fingerprint(wanted.run_ids[0], digest, wanted.place, wanted.key)
     is_own = wanted.key is None and wanted.pool is None and len(wanted.run_ids) == 1 and digest not in wanted.adopted
     prompt = gate.prompt if verdict.prompt is None else verdict.prompt
+    hooks = (gate.context, prompt, gate.title, gate.summary, gate.effect)
     # Without hooks, creating a request in vain has no side effect.
-    has_hooks = any(map(callable, (gate.context, prompt, gate.title, gate.summary, gate.effect)))
-    asks_first = is_own and caller.finds and not has_hooks and store.asks_first(own)
+    asks_first = is_own and caller.finds and store.asks_first(own) and not any(map(callable, hooks))
     while True:
-        found = None if asks_first else (yield from _find(gate, store, digest, own, wanted, caller))
+        found = None if asks_first else (yield from _find(gate, store, digest, wanted, caller))
         is_new = False
         if found is None:
             if wanted.pool is not None:
@@ -89,17 +89,15 @@ def find_or_ask(
         wanted = wanted.joined(found)
 
 
-def _find(
-    gate: Gate, store: ProgramStore, digest: str, own: str, site: CallSite, caller: Caller
-) -> Operations[Request | None]:
+def _find(gate: Gate, store: ProgramStore, digest: str, site: CallSite, caller: Caller) -> Operations[Request | None]:
     """Return the request that answers this call: that of its key, one decided here, the run's own, or a parent's."""
     if site.key is not None:
         return (yield from find_keyed(gate, store, lambda: digest, site))
     if not caller.finds:
         return None
     adopted = site.adopted.get(digest)
-    finds = [*([] if adopted is None else [StoreCall(store.get, adopted)]), StoreCall(store.find, own)]
-    finds += [StoreCall(store.find, fingerprint(run_id, digest, site.place)) for run_id in site.run_ids[1:]]
+    finds = [] if adopted is None else [StoreCall(store.get, adopted)]
+    finds += [StoreCall(store.find, fingerprint(run_id, digest, site.place, site.key)) for run_id in site.run_ids]
     for find in finds:
         try:
             found: Request | None = yield find
