@@ -43,7 +43,6 @@ from sayso.model.lifecycle import Outcome, result_to_keep
 from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import NOT_RUN, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema
 from sayso.operations import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.policy import Happened
@@ -241,7 +240,7 @@ def _moved(effect: str | None, request: Request) -> str:
 # -- how it ended -----------------------------------------------------------------------------------------------------
 
 
-def end(
+def end(  # noqa: C901, PLR0912  one end after the other
     gate: Gate, store: ProgramStore, start: Started, attempt: Attempt, caller: Caller = _NOBODY, *,
     is_raised: bool = True,
 ) -> Operations[Attempt]:  # fmt: skip
@@ -249,11 +248,12 @@ def end(
     request, raised, is_resolved = start.request, attempt.raised, False
     try:
         outcome, saved = outcome_of(gate, request, attempt), caller.saving(attempt)
+        verb = StoreCall(store.finish, request.id, start.token, outcome, saved)
     except BaseException as error:  # as in `execute`
         yield from _not_recorded(store, start, error)
         raise
     try:
-        after = yield from _finish(store, start, outcome, saved)
+        after: Request = yield verb
     except errors.StartRefusedError:
         is_resolved = True
         telemetry.warn(
@@ -265,11 +265,17 @@ def end(
             raise errors.OutcomeNotRecordedError(request.id, attempt.value, str(error)) from error
         with suppress(Exception):  # as in `mark_unknown`
             raised.add_note(f"sayso: the outcome of {request.id} could not be recorded: {error}")
+    except (errors.SaysoError, GeneratorExit):
+        raise
+    except BaseException:  # Ctrl-C, perhaps before the commit: the outcome is known, and nobody else can record it
+        with suppress(errors.SaysoError):  # it was recorded, or cannot be
+            yield verb
+        raise
     else:
         telemetry.log("ended", request, outcome.state)
         if saved is not None:
             caller.saved()
-        if not after.holds:
+        if not (after.holds or gate.is_self_contained):
             captured.forget(request.id)
     if outcome.state == "unknown" and not is_resolved and attempt.left is None:
         _mark(request, attempt)
@@ -288,18 +294,6 @@ def _mark(request: Request, attempt: Attempt) -> None:
     if attempt.raised is not None and attempt.is_ambiguous:
         starts = 1 if request.execution is None else request.execution.starts
         mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent, start=starts)
-
-
-def _finish(store: ProgramStore, start: Started, outcome: Outcome, saved: RunUpdate | None) -> Operations[Request]:
-    verb = StoreCall(store.finish, start.request.id, start.token, outcome, saved)
-    try:
-        return (yield verb)
-    except (errors.SaysoError, GeneratorExit):
-        raise
-    except BaseException:  # Ctrl-C, perhaps before the commit: the outcome is known, and nobody else can record it
-        with suppress(errors.SaysoError):  # it was recorded, or cannot be
-            yield verb
-        raise
 
 
 def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Attempt:
