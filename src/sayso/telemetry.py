@@ -45,9 +45,9 @@ _cached: list[_Instruments] = []  # at most one; replaced when the program sets 
 
 def log(event: str, request: Request, state: str | None = None) -> None:
     """Log an event of a request with its id, tool, run and state (by default its own), and none of its arguments."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
     with suppress(Exception):  # handlers and filters are foreign code; no call may fail because of it
-        if not _log.isEnabledFor(logging.INFO):
-            return
         from sayso.model.text import escape
 
         tool = request.subject.tool if isinstance(request.subject, Call) else "question"
