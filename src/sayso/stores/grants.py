@@ -83,7 +83,10 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
 
     If a budget is used up, the request waits for a person, who is told why.
     """
-    if request.always or request.kind != "call" or lifecycle.is_due(request, tx.now()):
+    if request.always or request.kind != "call":
+        return request, ()
+    grants = tx.record_keys(GRANT)
+    if not (grants or request.budgets) or lifecycle.is_due(request, tx.now()):
         return request, ()
     if request.budgets:
         now = tx.now()
@@ -91,7 +94,7 @@ def approved_at_once(tx: Transaction, request: Request) -> tuple[Request, Sequen
         if why is None:
             return request, (lifecycle.allow_within(request, " and ".join(text for text, _ in request.budgets), now),)
         request = replace(request, rule=why if request.rule is None else f"{request.rule}; {why}")
-    for grant_id in tx.record_keys(GRANT):
+    for grant_id in grants:
         grant = _standing(tx, grant_id)
         if grant is None or grant.left < 1 or (grant.lacks(request) is not None and tx.now() < grant.until):
             continue
