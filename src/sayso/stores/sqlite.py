@@ -344,23 +344,20 @@ class SqliteStore(Watched, SqlStore):
             raise fault(error, self._path) from error
 
     def find(self, fingerprint: str) -> Request | None:
-        try:
-            known = None if self._write_lock.locked() else self._known_approval(fingerprint)
-        except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
-        return super().find(fingerprint) if known is None else known
-
-    def _known_approval(self, fingerprint: str) -> Request | None:
-        """Return an approval last seen here, which is used unread: its start compares the row and the journal."""
-        with self._write_lock:  # as in `_query`
-            cache = self._cache
-            request_id, seen = cache.holders.get(fingerprint, NOBODY)
-            known = cache.rows.get(request_id)
-            if known is None or known.request.state is not State.APPROVED:
-                return None
-            connection = self._writer()
-            cache.version = int(connection.execute(VERSION).fetchone()[0])
-            return known.request if seen == cache.version else None  # None if somebody else has written since
+        if not self._write_lock.locked():
+            with self._write_lock:  # as in `_query`
+                cache = self._cache
+                request_id, seen = cache.holders.get(fingerprint, NOBODY)
+                known = cache.rows.get(request_id)
+                if known is not None and known.request.state is State.APPROVED:
+                    try:
+                        cache.version = int(self._writer().execute(VERSION).fetchone()[0])
+                    except DATABASE_ERRORS as error:
+                        raise fault(error, self._path) from error
+                    # Used unread, unless somebody else has written since: its start compares the row and the journal.
+                    if seen == cache.version:
+                        return known.request
+        return super().find(fingerprint)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:
         if self._leader == threading.get_ident() and self._open is not None:
