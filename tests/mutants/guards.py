@@ -79,12 +79,12 @@ MUTANTS = [
     ),
     Mutant(
         "a key that was used for another call is refused", "stores/program.py",
-        "                lifecycle.must_be_same(held, request)", "                pass",
+        "            lifecycle.must_be_same(held, request)", "            pass",
         "stores/test_contract.py::TestSqlite::test_a_key_is_refused_for_other_arguments_and_for_another_kind",
     ),
     Mutant(
         "what a key finds is held to the journal", "stores/program.py",
-        "                if not tx.verify(held):", "                if False:",
+        "            if not tx.verify(held):", "            if False:",
         "promises/test_14_a_key_is_asked_once.py::test_14_a_result_that_was_altered_is_not_given_to_who_asks_again",
     ),
     Mutant(

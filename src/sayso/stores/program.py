@@ -253,8 +253,7 @@ class ProgramStore(RequestStore):
     def _kept_result(self, request_id: str) -> str | None:
         """Return the stored real result of a request as text; None if there is none."""
 
-    @verb
-    def ask(tx: Transaction, request: Request, saved: RunUpdate | None = None) -> Request:
+    def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         """In one transaction, find the request that answers this one, or record this one, and save a run.
 
         A new call that a grant or a budget allows is recorded as approved by it (see `sayso.stores.grants`).
@@ -270,31 +269,7 @@ class ProgramStore(RequestStore):
             AlteredRequestError: Its row was deleted, but the journal has it; nothing was recorded.
             RunBusyError: Somebody else holds the run; nothing was recorded.
         """
-        if request.key is None:
-            held = tx.holder(request.fingerprint)
-        else:
-            held = tx.keyed(request.run_id, request.key)
-            if held is not None:
-                if not tx.verify(held):
-                    raise altered(held.id)
-                lifecycle.must_be_same(held, request)
-        if held is not None and held.id == request.id:
-            return held  # sent again because the answer was lost; it was complete the first time
-        expired = None if held is None else lifecycle.expire(held, tx.now())
-        met = held if expired is None else None
-        if expired is not None:
-            update(tx, expired)
-            met = expired.request if request.key is not None or expired.request.holds else None
-        approvals: Sequence[Transition] = ()
-        if met is None:
-            request, approvals = approved_at_once(tx, request)
-            transaction.insert(tx, lifecycle.asked(request))
-            for approval in approvals:
-                update(tx, approval)
-                request = approval.request
-        if saved is not None:  # a run that need not wait is not released
-            save(tx, saved if met is None and not approvals else saved._replace(left=None))
-        return met or request
+        return self._transact(_asked, request, saved)
 
     def withdraw(
         self,
@@ -435,6 +410,34 @@ class ProgramStore(RequestStore):
 
 
 # -- inside of a transaction ---------------------------------------------------------------------------------------
+
+
+def _asked(tx: Transaction, request: Request, saved: RunUpdate | None) -> Request:
+    if request.key is None:
+        held = tx.holder(request.fingerprint)
+    else:
+        held = tx.keyed(request.run_id, request.key)
+        if held is not None:
+            if not tx.verify(held):
+                raise altered(held.id)
+            lifecycle.must_be_same(held, request)
+    if held is not None and held.id == request.id:
+        return held  # sent again because the answer was lost; it was complete the first time
+    expired = None if held is None else lifecycle.expire(held, tx.now())
+    met = held if expired is None else None
+    if expired is not None:
+        update(tx, expired)
+        met = expired.request if request.key is not None or expired.request.holds else None
+    approvals: Sequence[Transition] = ()
+    if met is None:
+        request, approvals = approved_at_once(tx, request)
+        transaction.insert(tx, lifecycle.asked(request))
+        for approval in approvals:
+            update(tx, approval)
+            request = approval.request
+    if saved is not None:  # a run that need not wait is not released
+        save(tx, saved if met is None and not approvals else saved._replace(left=None))
+    return met or request
 
 
 def _started(
