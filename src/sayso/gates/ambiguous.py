@@ -19,11 +19,10 @@ import errno
 import inspect
 import itertools
 import re
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from types import FrameType, TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 from sayso import errors
 
@@ -200,9 +199,9 @@ def _may_have_run(error: BaseException, also: tuple[type[BaseException], ...], h
         met.add((id(error), is_explained))
         name, steps = _known_name(error), _steps(error)
         if name == "sayso.NotExecuted":
-            of_inner: Handled | None = error.__dict__.get("_sayso_inner")  # what this call was handling when it made it
-            if of_inner is not None and of_inner.error is not handled:
-                waiting.append((of_inner.error, False))
+            _, before, _ = error.__dict__.get("_sayso_inner", _NOTHING)  # what this call was handling when it made it
+            if before is not None and before is not handled:
+                waiting.append((before, False))
             continue
         is_marked = "_sayso_unknown" in error.__dict__  # it ended a gated call inside this one
         if is_marked or isinstance(error, also) or _is_open(error, name, steps, is_explained=is_explained):
@@ -425,32 +424,20 @@ def unknown_request(error: BaseException) -> str | None:
     return None
 
 
-class Handled(NamedTuple):
-    """The error that the program was handling when it made a call in an `except` block, with its traceback then.
-
-    The traceback grows if the call meets the same object again, as some clients store what they raise.
-    """
-
-    error: BaseException
-    trace: TracebackType | None
-
-    @classmethod
-    def now(cls) -> Self | None:
-        """Return what is handled here; None if nothing is."""
-        error = sys.exc_info()[1]
-        return None if error is None else cls(error, error.__traceback__)
-
-    def before(self) -> BaseException | None:
-        """Return the error if it is older than the call and has nothing to do with it."""
-        return self.error if self.error.__traceback__ is self.trace else None
+Handled = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+"""What the program was handling when it made a call, as `sys.exc_info` returned it then."""
+_NOTHING: Handled = (None, None, None)
 
 
-def in_doubt(also: tuple[type[BaseException], ...], handled: Handled | None, error: BaseException) -> bool:
+def in_doubt(also: tuple[type[BaseException], ...], handled: Handled, error: BaseException) -> bool:
     """Return whether a call that ended with this error may have taken effect; see `is_ambiguous`."""
-    return is_ambiguous(error, also, None if handled is None else handled.before())
+    _, before, trace = handled
+    # The traceback grows if the call meets the same object again, as some clients store what they raise.
+    is_older = before is not None and before.__traceback__ is trace
+    return is_ambiguous(error, also, before if is_older else None)
 
 
-def claim_not_executed(error: BaseException | None, handled: Handled | None) -> bool:
+def claim_not_executed(error: BaseException | None, handled: Handled) -> bool:
     """Return whether the call itself raised `NotExecuted`, and mark it, so that the calls around it ignore it."""
     if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:
         return False

@@ -91,7 +91,7 @@ def execute(
         OutcomeNotRecordedError: The call ran, but its outcome could not be recorded.
     """
     started = yield from begin(gate, store, request, wanted, caller=caller)
-    before, handled = executing.set((*executing.get(), started.request)), Handled.now()
+    before, handled = executing.set((*executing.get(), started.request)), sys.exc_info()
     try:
         try:
             call = UserCall(gate.function, started.args, started.kwargs, started.token)
@@ -296,7 +296,7 @@ def _mark(request: Request, attempt: Attempt) -> None:
         mark_unknown(attempt.raised, request.id, may_start_again=request.idempotent, start=starts)
 
 
-def judged(gate: Gate, attempt: Attempt, handled: Handled | None = None) -> Attempt:
+def judged(gate: Gate, attempt: Attempt, handled: Handled = (None, None, None)) -> Attempt:
     """Return how a call ended, with the two facts that only the gate knows."""
     if isinstance(attempt.raised, gate.suspends):  # it paused for its framework, and has not ended
         return attempt

@@ -7,10 +7,11 @@ functions share it. Invariant: a held call runs only through `execute`, or its h
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from sayso import config, errors
-from sayso.gates.ambiguous import Handled, claim_not_executed
+from sayso.gates.ambiguous import claim_not_executed
 from sayso.gates.execution import execute, look_into, replay, send_back
 from sayso.gates.find_or_ask import as_recorded, find_earlier, find_or_ask, wanted_of, withdraw_if_too_weak
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, unchanged
@@ -109,7 +110,7 @@ def _unasked(
     gate.check_bounds(arguments)
     if verdict.log:
         yield from unchanged(gate, arguments, note_allowed(gate, store, site, verdict))
-    handled = Handled.now()
+    handled = sys.exc_info()
     attempt: Attempt = yield UserCall(gate.function, *caller.allowed(gate, arguments))
     claim_not_executed(attempt.raised, handled)  # and not that of a call around it
     caller.passed(attempt)
