@@ -351,7 +351,7 @@ class SqliteStore(Watched, SqlStore):
                 known = cache.rows.get(request_id)
                 if known is not None and known.request.state is State.APPROVED:
                     try:
-                        cache.version = int(self._writer().execute(VERSION).fetchone()[0])
+                        cache.version = int((self._writing or self._writer()).execute(VERSION).fetchone()[0])
                     except DATABASE_ERRORS as error:
                         raise fault(error, self._path) from error
                     # Used unread, unless somebody else has written since: its start compares the row and the journal.
