@@ -33,21 +33,16 @@ class Search:
         """Return a page; raises `ValueError` if the cursor is not from this list."""
         if self._is_indexed:
             return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
-        found: list[Request] = []
-        chunk = _CHUNK
+        found, chunk = list[Request](), _CHUNK
         while True:
-            page = store.list(self.wanted, cursor=cursor, limit=chunk or limit - len(found), newest=newest)
-            passing = [place for place, request in enumerate(page.requests) if self._passes(request)]
-            passing = passing[: limit - len(found)]
-            ends = page
-            if len(found) + len(passing) == limit and passing[-1] + 1 < len(page.requests):
-                # The cursor right after the last one; only a page that ends with it has that cursor.
-                ends = store.list(self.wanted, cursor=cursor, limit=passing[-1] + 1, newest=newest)
-                if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:
-                    chunk = 0  # a request changed meanwhile: read only as many as fit, which needs no such page
-                    continue
-            found += [page.requests[place] for place in passing]
-            cursor = ends.cursor
+            page = store.list(self.wanted, cursor=cursor, limit=chunk, newest=newest)
+            passing = [place for place, request in enumerate(page.requests, 1) if self._passes(request)]
+            room = limit - len(found)
+            if len(passing) >= room and passing[room - 1] < len(page.requests):
+                chunk = passing[room - 1]  # only a page that ends with a request has the cursor right after it
+                continue
+            found += [page.requests[place - 1] for place in passing]
+            chunk, cursor = _CHUNK, page.cursor
             if cursor is None or len(found) == limit:
                 return Page(tuple(found), cursor)
 
