@@ -510,11 +510,15 @@ def _decider(request: Request) -> tuple[str, str]:
 
 def without_secrets(request: Request, text: str) -> str:
     """Return a text with the values masked that are masked in the call of a request."""
-    if not text or not isinstance(request.subject, Call) or request.purged_at is not None:
-        return text
-    calls = {call.digest: call for call in (request.subject, request.effective)}
-    secrets = frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
-    return scrub(text, secrets)
+    return scrub(text, secrets_in(request)) if text else text
+
+
+def secrets_in(request: Request) -> frozenset[str]:
+    """Return the masked values of a request's call, as proposed and as changed; none of a question or a purged call."""
+    if not isinstance(request.subject, Call) or request.purged_at is not None:
+        return frozenset()
+    secrets = secrets_of_call(request.subject, request)
+    return secrets if request.edited is None else secrets | secrets_of_call(request.edited, request)
 
 
 def secrets_of_call(call: Call, request: Request) -> frozenset[str]:

@@ -12,7 +12,7 @@ from sayso import config
 from sayso.errors import RequestNotFoundError
 from sayso.model import canonical
 from sayso.model.redaction import Redaction, scrub, scrubbed, words_of
-from sayso.model.request import Call, Request, State, secrets_of_call
+from sayso.model.request import Request, State, secrets_in
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import Text
 from sayso.runs import compat
@@ -194,7 +194,7 @@ def masks_of(known: dict[str, Body], requests: Iterable[Request] = ()) -> tuple[
         *(one.redact for one in requests), *(body.get("redact", ()) for body in known.values())
     )
     masked = Redaction(list(filter(words_of, names)))
-    texts = (*(_secrets_of(body, masked) for body in known.values()), *map(_secrets_of_request, requests))
+    texts = (*(_secrets_of(body, masked) for body in known.values()), *map(secrets_in, requests))
     return masked, frozenset[str]().union(*texts)
 
 
@@ -205,14 +205,6 @@ def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
     trees = [json.loads(text) for text in (body.get("given"), kept.get("form")) if isinstance(text, str)]
     trees += [kept.get("plain"), *(call["arguments"] for call in reply.get("calls", ()))]
     return frozenset[str]().union(*map(masked.secrets, trees))
-
-
-def _secrets_of_request(request: Request) -> frozenset[str]:
-    """Return the masked values of a request's call, including those masked by a redactor rather than by name."""
-    if not isinstance(request.subject, Call) or request.purged_at is not None:
-        return frozenset()
-    calls = {call.digest: call for call in (request.subject, request.effective)}
-    return frozenset[str]().union(*(secrets_of_call(call, request) for call in calls.values()))
 
 
 def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider: Any = None) -> LoadedRun:

@@ -24,7 +24,7 @@ from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
 from sayso.model import canonical, redaction
 from sayso.model.ids import new_run_id
-from sayso.model.request import Call, Request, State, not_run, secrets_of_call
+from sayso.model.request import Call, Request, State, not_run, secrets_in
 from sayso.model.reviewer import Identity
 from sayso.model.schema import SchemaError
 from sayso.operations import offload
@@ -132,8 +132,7 @@ class ReActState:
         """Record the secrets of a request's call, and how the call is shown."""
         if isinstance(request.subject, Call):
             self._shown[self.turns, call_id] = request.subject.arguments
-            for call in {request.subject.digest: request.subject, request.effective.digest: request.effective}.values():
-                self._secrets |= secrets_of_call(call, request)
+            self._secrets |= secrets_in(request)
 
     def scrubbed(self, text: str) -> str:
         """Mask the secrets of this run's calls in a text."""
