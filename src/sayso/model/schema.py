@@ -81,22 +81,21 @@ class Schema:
         return cls(lambda: _types().of_type(annotation))
 
     @classmethod
-    def of_json(cls, schema: Mapping[str, Any], *, option: str = "schema=") -> Schema:
+    def of_json(cls, schema: Mapping[str, Any]) -> Schema:
         """Return the schema of a foreign tool's arguments, as written by its author.
 
         Args:
             schema: JSON Schema of draft 2020-12 (the default), 2019-09 or 7, of an object.
-            option: The caller's name for it, used in errors.
 
         Raises:
             ConfigError: It is not a valid schema, or refers to one outside itself. Nothing is fetched.
         """
-        return cls(None, foreign(schema, option))
+        return cls(None, foreign(schema, "schema="))
 
     @classmethod
-    def of_json_answer(cls, schema: Mapping[str, Any], *, option: str = "response_schema") -> Schema:
+    def of_json_answer(cls, schema: Mapping[str, Any]) -> Schema:
         """Return the schema of an answer that a JSON Schema describes; raises as `of_json` does."""
-        return cls(None, foreign_answer(schema, option))
+        return cls(None, foreign_answer(schema))
 
     @classmethod
     @lru_cache(maxsize=128)  # compiling validators is slow, and a list of requests uses the same few schemas

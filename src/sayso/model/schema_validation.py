@@ -235,14 +235,14 @@ def foreign(schema: Mapping[str, Any], option: str) -> Node:
     return tree
 
 
-def foreign_answer(schema: Mapping[str, Any], option: str) -> Node:
+def foreign_answer(schema: Mapping[str, Any]) -> Node:
     """Return the schema of an object whose property `answer` must match a foreign schema; raises as `foreign`."""
-    inner = foreign(schema, option)
+    inner = foreign(schema, "response_schema")
     draft = inner.pop("$schema")
     # It is now one level deeper, so references inside it must be adjusted.
     inner = mapped(inner, _one_deeper)
     tree: Node = {"$schema": draft, "type": "object", "properties": {"answer": inner}, "required": ["answer"]}
-    return foreign({**tree, "additionalProperties": False}, option)
+    return foreign({**tree, "additionalProperties": False}, "response_schema")
 
 
 def _one_deeper(node: Node) -> Node:
