@@ -134,6 +134,10 @@ _PLAIN = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 class Signature:
     """The signature of a function.
 
+    Attributes:
+        names: The names of its parameters.
+        rest: The name of its `**` parameter, with which it takes arguments of any name; None if it has none.
+
     Raises:
         TypeError: The function is a method without its object, or runs only after its call has returned.
     """
@@ -162,7 +166,7 @@ class Signature:
         if star is not None:
             self._leading += self._positional
         self._star = star
-        self._stars = next((p.name for p in parameters if p.kind is _VAR_KEYWORD), None)
+        self.rest = next((p.name for p in parameters if p.kind is _VAR_KEYWORD), None)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name, in the order of the parameters, defaults filled in.
@@ -203,7 +207,7 @@ class Signature:
                 bound[name] = self._defaults[name]
             elif field is not None and not field.is_required:
                 bound[name] = field.default(bound)
-            elif name in {self._star, self._stars}:
+            elif name in {self._star, self.rest}:
                 bound[name] = () if name == self._star else {}
             else:
                 raise self._misfit(f"missing a required argument: {name!r}")
@@ -233,11 +237,6 @@ class Signature:
         field = self.fields.get(name)
         return field.aliases[0] if field is not None and field.aliases else name
 
-    @property
-    def takes_any(self) -> bool:
-        """Whether it takes arguments of any name."""
-        return self._stars is not None
-
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by name without defaults; arguments may be missing.
 
@@ -256,10 +255,10 @@ class Signature:
         args = tuple(rest.pop(name) for name in self._leading if name in rest)
         if self._star is not None:
             args += tuple(rest.pop(self._star, ()))
-        if self._stars is not None:
-            more = rest.pop(self._stars, {})
+        if self.rest is not None:
+            more = rest.pop(self.rest, {})
             if not rest.keys().isdisjoint(more):
-                raise TypeError(f"{self._stars} contains a name that is also a parameter")
+                raise TypeError(f"{self.rest} contains a name that is also a parameter")
             rest |= more
         return args, rest
 

@@ -195,7 +195,7 @@ class Definition:
         self._store = compat.store_of(given["store"], given["tracing_provider"])
         if given["always"] and given["requires_approval"] is False:
             given["requires_approval"] = True
-        rest, description = self.rest, given["approval_description"]
+        rest, description = self.signature.rest, given["approval_description"]
         rule = by_name(given["requires_approval"], rest)
         self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
         self.is_free = self._rule is False  # its calls never wait
@@ -225,7 +225,7 @@ class Definition:
         if taken:
             raise ConfigError(f"{self.name} has a parameter {taken[0]!r}, a name that is reserved for runs; rename it")
         strange = sorted(set(self.default_params) - set(self.signature.names))
-        if strange and not self.signature.takes_any:
+        if strange and self.signature.rest is None:
             raise ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
         gate = self.gate  # made now, because it checks its options
         for option, hook in (("approval_description", self._describe), ("approval_ui", self._ui)):
@@ -351,9 +351,9 @@ class Definition:
             Failed: A callable failed.
         """
         found: dict[str, Any] = {}
-        given = self.signature.by_name(given)
+        given, rest = self.signature.by_name(given), self.signature.rest
         for name, value in self.default_params.items():
-            if name in given or (self.rest is not None and name in given.get(self.rest, ())):
+            if name in given or (rest is not None and name in given.get(rest, ())):
                 continue
             try:
                 found[name] = (yield HookCall(value, {})) if callable(value) else value
@@ -362,19 +362,13 @@ class Definition:
                 raise Failed(type(error).__name__, text) from error
         return found
 
-    @cached_property
-    def rest(self) -> str | None:
-        """The name of the `**` parameter, or None."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
-
     def _placed(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.rest is None:
+        names, rest = self.signature.names, self.signature.rest
+        if rest is None:
             return given
-        names = self.signature.names
         more = {name: value for name, value in given.items() if name not in names}
         own = {name: value for name, value in given.items() if name in names}
-        return {**own, self.rest: {**more, **own.get(self.rest, {})}}
+        return {**own, rest: {**more, **own.get(rest, {})}}
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Convert the arguments, which are values or JSON, to the types of the handler.
@@ -398,8 +392,8 @@ class Definition:
         """The types of the arguments, if all are plain types without further constraints; else None."""
         hints = hints_of(annotated(inspect.unwrap(self.function)))
         kinds = {name: hints.get(name) for name in self.signature.names}
-        is_plain = self.rest is None and all(kind in _IS_PLAIN for kind in kinds.values())
-        return kinds if is_plain and not self.signature.takes_any and not self.shape.has_bounds else None
+        is_plain = self.signature.rest is None and all(kind in _IS_PLAIN for kind in kinds.values())
+        return kinds if is_plain and not self.shape.has_bounds else None
 
     def shown(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the masked arguments of a call that is not held."""

@@ -453,7 +453,7 @@ class Runnable(Definition):
         try:
             signature.named(args, kwargs)
         except TypeError as error:
-            if not signature.takes_any:
+            if signature.rest is None:
                 check_known(self.name, kwargs, [*signature.names, *RESERVED])
             raise TypeError(f"{self.name} was not called: {error}") from None
         resolutions = resolutions_of(approval_decisions, resume)

@@ -150,7 +150,7 @@ class Workflow(Runnable):
         unknown = sorted(set(named) - set(self._steps))
         if unknown:
             raise errors.ConfigError(f"step {key!r} depends on {unknown[0]!r}, which is not a step added before it")
-        strange = [] if runnable.signature.takes_any else sorted(set(given) - set(runnable.signature.names))
+        strange = [] if runnable.signature.rest is not None else sorted(set(given) - set(runnable.signature.names))
         if strange:
             raise errors.ConfigError(f"step {key!r} is given {strange[0]!r}, which it does not take")
         taken = {parameter for parameter in runnable.signature.names if parameter in self._steps} - set(given)
@@ -160,7 +160,7 @@ class Workflow(Runnable):
         vars(self.function)["__signature__"] = _signature_of(steps.values(), self._hooks)
         self._steps = steps
         # Its input and its masking derive from its steps.
-        for known in ("gate", "rest", "schema", "shape", "signature", "_exact"):
+        for known in ("gate", "schema", "shape", "signature", "_exact"):
             vars(self).pop(known, None)
         return self
 
@@ -215,7 +215,7 @@ class Workflow(Runnable):
     ) -> Any:  # fmt: skip
         step = self._steps[name]
         given = {wanted: _whole(known[wanted]) for wanted in step.runnable.signature.names if wanted in known}
-        if step.runnable.signature.takes_any:
+        if step.runnable.signature.rest is not None:
             given = {**inputs, **given}
         for parameter, value in step.given.items():
             if callable(value):
