@@ -29,6 +29,7 @@ from sayso.stores.records import Record, records_in
 from sayso.stores.review import requests_in
 from sayso.stores.transaction import CHANNEL, delivery_kind
 from sayso.view.as_json import moment
+from sayso.view.full_text import verdict
 from sayso.view.summary import expiry
 
 Event = Literal["asked", "reminder", "escalated", "outcome", "mentioned", "assigned", "test"]
@@ -183,18 +184,12 @@ def outcome_of(request: Request) -> str:
     if decision is None:
         return "expired without a decision" if request.state is State.EXPIRED else request.state.value
     who = f"{name_of(decision.by, _ROOM)} ({quote_if_needed(decision.channel, _ROOM)})"
-    match decision.verb:
-        case "approve":
-            verb = "approved" if request.edited is None else "approved with changes"
-            return f"{verb} by {who}, {_ENDS.get(request.state, request.state.value)}"
-        case "reject":
-            return f"rejected by {who}"
-        case "feedback":
-            return f"sent back with feedback by {who}"
-        case "answer":
-            return f"answered by {who}"
-        case "cancel":
-            return "withdrawn by the program" if decision.by.issuer == PROGRAM else f"cancelled by {who}"
+    if decision.verb == "answer":
+        return f"answered by {who}"
+    if decision.verb == "cancel" and decision.by.issuer == PROGRAM:
+        return "withdrawn by the program"
+    end = f", {_ENDS.get(request.state, request.state.value)}" if decision.verb == "approve" else ""
+    return verdict(request, decision, who) + end
 
 
 def _title(request: Request, event: Event, outcome: str | None) -> str:
