@@ -101,7 +101,7 @@ _OPTIONS: Mapping[str, _Option] = MappingProxyType({
     "always": _Option(False, "True or False", bool),
     "approval_prompt": _Option(None, "a string or a callable", str | None, True),
     "approval_description": _Option(None, "a string or a callable", str | None, True),
-    "approval_redact_keys": _Option((), "a collection of names", Collection),
+    "approval_redact_keys": _Option(()),
     "approval_redactor": _Option(None, "a callable", type(None), True),
     "approval_ui": _Option(None, "a dict, a pydantic model or a callable", dict | BaseModel | None, True),
     "approval_kind": _Option(None, "a string", str | None),
@@ -185,8 +185,7 @@ class Definition:
         given = {**{option: read.default for option, read in _OPTIONS.items()}, **options}
         for option, read in _OPTIONS.items():
             value = given[option]
-            is_text = read.types is Collection and isinstance(value, str)
-            if (is_text or not isinstance(value, read.types)) and not (read.or_callable and callable(value)):
+            if not isinstance(value, read.types) and not (read.or_callable and callable(value)):
                 raise ConfigError(f"{option}= takes {read.takes}, not {value!r}")
         self.name, self.description, self.function = checked_name(name), given["description"], function
         self.type = self.kind.capitalize()  # in events and spans

@@ -12,13 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AsyncExitStack, aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Protocol, cast, runtime_checkable
 
 from sayso.errors import SaysoError
 from sayso.model import canonical
 from sayso.model.request import not_run
-from sayso.model.text import storable
+from sayso.model.text import closest, storable
 from sayso.runs.events import Denied, plain
 
 Message = dict[str, Any]
@@ -257,8 +256,8 @@ def kind_of(value: object) -> str:
 
 def not_a_tool(name: str, tools: Collection[str]) -> str:
     """Return the text for a call of an unknown tool."""
-    near = get_close_matches(name, tools, 1)
-    hint = f" Did you mean {near[0]}?" if near else ""
+    near = closest(name, tools)
+    hint = "" if near is None else f" Did you mean {near}?"
     return f"There is no tool {name!r}.{hint} There are: {', '.join(tools) or 'none'}. Nothing was run."
 
 
