@@ -135,12 +135,6 @@ class Fields:
             raise SchemaError(problems) from None
         return {name: fitted[name] if isinstance(fitted, dict) else getattr(fitted, name) for name in self.names}
 
-    def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert values to JSON values; those without a JSON form become their `str`."""
-        from pydantic_core import to_json
-
-        return json.loads(to_json(dict(values), fallback=str, inf_nan_mode="strings"))
-
 
 @dataclass(frozen=True)
 class Signature:

@@ -31,7 +31,7 @@ from sayso.operations import offload
 from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.engine import MAY_FAIL
-from sayso.runs.events import DeltaEvent
+from sayso.runs.events import DeltaEvent, plain
 from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
 from sayso.runs.module import Module, Prediction, Response, Signature
 from sayso.runs.state import call_store, result_shown
@@ -307,7 +307,7 @@ class ReAct(Module):
             given = self.signature.inputs.validate(inputs)
         except SchemaError as error:
             raise TypeError(f"the inputs do not fit: {error}") from None
-        shown = self.signature.inputs.plain(given)
+        shown = plain(given)
         run_id = f"react{new_run_id().removeprefix('run')}"
         task = "\n".join(f"{name}: {text_of(value)}" for name, value in shown.items())
         if len(shown) == 1 and isinstance(only := next(iter(shown.values())), str):
