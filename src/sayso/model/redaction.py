@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 from sayso.errors import ConfigError
 from sayso.model.canonical import MASK, Json
 from sayso.model.canonical.json_tree import TAGS, children_of, fields_of, items_of, tag_in, with_fields, with_items
-from sayso.model.text import storable
+from sayso.model.text import each_leaf, storable
 
 
 def _listed(names: str) -> frozenset[str]:
@@ -403,13 +403,7 @@ def scrub(text: str, secrets: Collection[str]) -> str:
 
 def scrubbed(tree: Any, secrets: Collection[str]) -> Any:
     """Return plain JSON values with `MASK` for each secret in every text."""
-    if isinstance(tree, str):
-        return scrub(tree, secrets)
-    if isinstance(tree, list):
-        return [scrubbed(item, secrets) for item in cast("list[Any]", tree)]
-    if isinstance(tree, dict):
-        return {scrub(name, secrets): scrubbed(item, secrets) for name, item in cast("dict[str, Any]", tree).items()}
-    return tree
+    return each_leaf(tree, lambda leaf: scrub(leaf, secrets) if isinstance(leaf, str) else leaf)
 
 
 def _likely(text: str, secrets: Collection[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -164,16 +164,22 @@ def escape(text: str, *, block: bool = False) -> str:
     return _ODD.sub(_escaped, text)
 
 
+def each_leaf(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Return JSON values with each name and each value that has no parts changed."""
+    if isinstance(tree, dict):
+        return {change(name): each_leaf(part, change) for name, part in cast("dict[str, Any]", tree).items()}
+    if isinstance(tree, list | tuple):
+        return [each_leaf(part, change) for part in cast("list[Any]", tree)]
+    return change(tree)
+
+
 def storable(value: T) -> T:
     r"""Return a text or JSON values with lone surrogates (from file names; not valid UTF-8) written as `\udcff`."""
-    found: Any = value
-    if isinstance(value, str):
-        found = value if value.isascii() else value.encode(errors="backslashreplace").decode()
-    elif isinstance(value, dict):
-        found = {storable(name): storable(each) for name, each in cast("dict[str, Any]", value).items()}
-    elif isinstance(value, list | tuple):
-        found = [storable(each) for each in cast("list[Any]", value)]
-    return found
+    return each_leaf(value, _without_surrogates)
+
+
+def _without_surrogates(leaf: Any) -> Any:
+    return leaf.encode(errors="backslashreplace").decode() if isinstance(leaf, str) and not leaf.isascii() else leaf
 
 
 def hidden_in(text: str) -> list[str]:

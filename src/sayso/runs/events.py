@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from math import isfinite, isnan
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
@@ -27,7 +27,7 @@ from sayso.gates import signals
 from sayso.model.canonical import LIMIT_DIGITS
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
-from sayso.model.text import Text, storable
+from sayso.model.text import Text, each_leaf, storable
 from sayso.operations import Suspended
 
 _LONGEST_INT = 10**LIMIT_DIGITS
@@ -35,33 +35,25 @@ _LONGEST_INT = 10**LIMIT_DIGITS
 
 def plain(value: Any) -> Any:
     """Convert a value to plain JSON for events and models; values without a JSON form become `str`. Never raises."""
-    if isinstance(value, str):
-        return storable(value)
-    if value is None or isinstance(value, int):
+    if value is None or isinstance(value, str | int):
         return _fit(value)
     from pydantic_core import to_jsonable_python
 
     for mode in ("utf8", "base64"):  # base64 for bytes that are not text
         with suppress(Exception):  # from user code in a value, or for a value that is nested too deeply
-            return _fit(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True))
+            return each_leaf(to_jsonable_python(value, fallback=str, bytes_mode=mode, serialize_unknown=True), _fit)
     return f"<{type(value).__name__} without a form as JSON>"
 
 
-def _fit(tree: Any) -> Any:
-    """Replace numbers that JSON lacks by text, and remove characters that cannot be encoded."""
-    match tree:
-        case str():
-            return storable(tree)
-        case float() if not isfinite(tree):
-            return "NaN" if isnan(tree) else "Infinity" if tree > 0 else "-Infinity"
-        case int() if abs(tree) >= _LONGEST_INT:  # Python refuses to format it
+def _fit(leaf: Any) -> Any:
+    """Replace a number that JSON lacks by text, and characters that cannot be encoded."""
+    match leaf:
+        case float() if not isfinite(leaf):
+            return "NaN" if isnan(leaf) else "Infinity" if leaf > 0 else "-Infinity"
+        case int() if abs(leaf) >= _LONGEST_INT:  # Python refuses to format it
             return "<int without a form as JSON>"
-        case list():
-            return [_fit(item) for item in cast("list[Any]", tree)]
-        case dict():
-            return {storable(name): _fit(item) for name, item in cast("dict[str, Any]", tree).items()}
         case _:
-            return tree
+            return storable(leaf)
 
 
 class RunStatus(BaseModel):
