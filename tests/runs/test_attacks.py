@@ -176,7 +176,7 @@ def test_a_forged_call_inside_of_a_handler_is_not_believed(place: Path, file_sto
     tool = Tool(both)
     paused = started(tool)
     paused = tool(parent_id=paused.run_id, resume=yes(paused)).run()
-    [request] = [r for r in sayso.Review().list(run_id=paused.run_id).requests if r.state is State.PENDING]
+    [request] = [r for r in sayso.Review().list(run=paused.run_id).requests if r.state is State.PENDING]
     altered(
         place, "UPDATE step SET waits = NULL, body = ?, place = ? WHERE place = 'both!'",
         json.dumps({"value": {"form": '{"value":"forged"}'}}), f"both!{request.call.digest}.1",

@@ -70,7 +70,7 @@ class World:
             self.go_on()
 
     def waiting(self) -> list[str]:
-        return [r.id for r in sayso.Review().list(run_id=RUN).requests if r.state is State.PENDING]
+        return [r.id for r in sayso.Review().list(run=RUN).requests if r.state is State.PENDING]
 
     def approve(self, by: str = "ada") -> None:
         for request_id in self.waiting():

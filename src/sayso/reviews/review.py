@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from sayso import audit, clock, config, errors, telemetry
 from sayso.model import canonical, duration, lifecycle
@@ -33,10 +33,6 @@ from sayso.stores.review import requests_in
 from sayso.stores.transaction import LEASE
 
 _MOST_EARLIER = 2_000
-
-
-T = TypeVar("T")
-
 _PAGE = 50
 
 
@@ -61,7 +57,9 @@ class Review:
         reviewer: Reviewer | str | None = None, channel: str = "python", sweeps: bool = True,
         undo_within: timedelta | str | None = None,
     ) -> None:  # fmt: skip
-        who = _one("by", by, "reviewer", reviewer)
+        if by is not None and reviewer is not None:
+            raise TypeError("reviewer= is the old name of by=; give one of them. Nothing was done")
+        who = reviewer if by is None else by
         self.store = config.open_store(store)
         self.channel = channel
         self.sweeps = sweeps
@@ -75,8 +73,7 @@ class Review:
         tool: str | None = None, risk: str | None = None, agent: str | None = None,
         kind: Literal["call", "question"] | None = None, text: str | None = None,
         claimed_by: Reviewer | str | None = None, older_than: timedelta | str | None = None,
-        cursor: str | None = None, limit: int | None = None, newest: bool = False, run_id: str | None = None,
-        name: str | None = None,
+        cursor: str | None = None, limit: int | None = None, newest: bool = False,
     ) -> RequestPage:  # fmt: skip
         """Return requests, oldest first: one page, over which a `for` loop iterates the whole list.
 
@@ -97,19 +94,17 @@ class Review:
             limit: The maximum number of requests, up to 1,000, both on the page and in a loop. Without it a page has
                 50, and a loop over it continues to the end of the list.
             newest: Newest first.
-            run_id: The old name of `run`.
-            name: The old name of `tool`.
 
         Raises:
-            TypeError: A filter does not exist, or is given under both of its names.
+            TypeError: A filter does not exist.
             ValueError: A state, cursor or limit is not valid.
             ConfigError: `older_than` is not a duration.
         """
         if limit is not None and not 0 < limit <= 1000:
             raise ValueError(f"limit must be between 1 and 1,000, not {limit}")
         search = self._search(
-            state=state, run=_one("run", run, "run_id", run_id), tool=_one("tool", tool, "name", name), risk=risk,
-            agent=agent, kind=kind, text=text, claimed_by=claimed_by, older_than=older_than,
+            state=state, run=run, tool=tool, risk=risk, agent=agent, kind=kind, text=text, claimed_by=claimed_by,
+            older_than=older_than,
         )  # fmt: skip
         return self._page(search, cursor, limit=limit, newest=newest)
 
@@ -579,13 +574,6 @@ class Review:
             request_id = self.find(request_id)
         after = self.store.decide(request_id, decision, roles=who.roles, seen=seen, edited=edited)
         return telemetry.decided(after, verb, channel)
-
-
-def _one(name: str, value: T | None, old: str, old_value: T | None) -> T | None:
-    """Return the value that was given under one of two names."""
-    if value is not None and old_value is not None:
-        raise TypeError(f"{old}= is the old name of {name}=; give one of them. Nothing was done")
-    return old_value if value is None else value
 
 
 def _must_be_id(given: object) -> None:

@@ -342,7 +342,7 @@ class _Search:
         if kind:
             _must_be_among(kind, KINDS, later("%(given)s is not a kind; use one of %(known)s"))
         self._filters: dict[str, Any] = {
-            "text": asked["q"] or None, "name": asked["tool"] or None, "run_id": asked["run"] or None,
+            "text": asked["q"] or None, "tool": asked["tool"] or None, "run": asked["run"] or None,
             "kind": kind or None,
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] and not absent else None,
         }  # fmt: skip

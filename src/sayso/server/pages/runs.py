@@ -141,7 +141,7 @@ def run(context: RequestContext) -> Response:
     """Show what happened in a run: its steps, its requests and its journal."""
     run_id: str = context.http.path_params["run_id"]
     store = context.settings.store
-    requests = context.review.list(state="all", run_id=run_id, limit=_MOST_ROWS)
+    requests = context.review.list(state="all", run=run_id, limit=_MOST_ROWS)
     loaded, steps, is_unreadable = None, list[dict[str, Any]](), False
     try:
         snapshot = store.get_run(run_id)
