@@ -338,11 +338,6 @@ class Definition:
         except (ArgumentError, SchemaError):
             return given
 
-    @cached_property
-    def makes_defaults(self) -> bool:
-        """Whether a default parameter is created for each call."""
-        return any(map(callable, self.default_params.values()))
-
     def defaults(self, given: Mapping[str, Any]) -> Operations[dict[str, Any]]:
         """Return the default parameters of a call that passes these arguments; each callable is called once.
 
@@ -399,11 +394,16 @@ class Definition:
         gate = self.gate
         if gate.redactor is not None:
             return plain(redaction.shown_by(gate.redactor, dict(arguments)))
-        try:
-            tree = canonical.load(canonical.encode(dict(arguments)).text)
-        except ArgumentError:
-            return cast("dict[str, Any]", gate.redaction.mask(plain(dict(arguments))))
-        return cast("dict[str, Any]", canonical.display(cast("Any", gate.redaction.mask(tree))))
+        return masked(arguments, gate.redaction)
+
+
+def masked(arguments: Mapping[str, Any], redaction: Redaction) -> dict[str, Any]:
+    """Return arguments as plain JSON values, masked by name."""
+    try:
+        tree = canonical.load(canonical.encode(dict(arguments)).text)
+    except ArgumentError:
+        return cast("dict[str, Any]", redaction.mask(plain(dict(arguments))))
+    return cast("dict[str, Any]", canonical.display(cast("Any", redaction.mask(tree))))
 
 
 _IS_PLAIN: dict[Any, Callable[[Any], bool]] = {

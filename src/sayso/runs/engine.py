@@ -201,7 +201,7 @@ async def _value(step: StepContext, given: Mapping[str, Any], waits: str | None)
 async def _defaults(step: StepContext, given: Mapping[str, Any]) -> Body:
     """Return this call's default parameters from the history, or create them and record them if needed."""
     runnable, place = step.runnable, f"{step.place}="
-    if not runnable.makes_defaults:
+    if not any(map(callable, runnable.default_params.values())):
         return await adrive(runnable.defaults(given))
     made = step.history.known.get(place, {}).get("made")
     if made is not None:

@@ -30,6 +30,7 @@ from sayso.model.schema import SchemaError
 from sayso.operations import offload
 from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
+from sayso.runs.definition import masked
 from sayso.runs.engine import MAY_FAIL
 from sayso.runs.events import DeltaEvent, plain
 from sayso.runs.messages import Message, ModelCall, Reply, reply_to, text_of
@@ -39,6 +40,7 @@ from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
 FINISH, ASK = "finish", "ask_to_user"
+_BY_NAME = redaction.Redaction()
 
 
 class NoAnswerError(errors.SaysoError):
@@ -151,7 +153,7 @@ class ReActState:
 
     def context(self) -> dict[str, Any]:
         """Return the content of a pause, which is sufficient to continue in another process and has no secrets."""
-        inputs, messages = self._clean(_masked(self.inputs)), self._messages()
+        inputs, messages = self._clean(masked(self.inputs, _BY_NAME)), self._messages()
         pending: dict[str, Any] | None = None
         if self.waiting:
             first = self.waiting[0]
@@ -197,7 +199,7 @@ class ReActState:
                 continue
             turn += 1
             shown = [
-                {**call, "arguments": self._shown.get((turn, call["id"]), _masked(call["arguments"]))}
+                {**call, "arguments": self._shown.get((turn, call["id"]), masked(call["arguments"], _BY_NAME))}
                 for call in message["tool_calls"]
             ]
             clean = self._clean({**message, "tool_calls": shown})
@@ -229,14 +231,6 @@ class ReActState:
         return state
 
 
-def _masked(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        tree = canonical.load(canonical.encode(dict(arguments)).text)
-    except errors.ArgumentError:
-        return dict.fromkeys(arguments, redaction.MASK)
-    return cast("dict[str, Any]", canonical.display(cast("Any", redaction.Redaction().mask(tree))))
-
-
 def _secrets_in(
     arguments: Mapping[str, Any], tool: Tool | None = None, shown: Mapping[str, Any] | None = None
 ) -> frozenset[str]:
@@ -245,7 +239,7 @@ def _secrets_in(
     except errors.ArgumentError:
         return frozenset()
     if tool is None:
-        return redaction.Redaction().secrets(canonical.load(text))
+        return _BY_NAME.secrets(canonical.load(text))
     return secrets_of(tool.gate, text, json.dumps(shown, ensure_ascii=False, default=str))
 
 
