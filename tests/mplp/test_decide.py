@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("memory")
 
 def test_approving_the_request_anywhere_sets_plan_and_confirm() -> None:
     plan, confirm, request = submitted()
-    reviewer().approve(request.id, comment="go", channel="browser")
+    sayso.Review(by="ada", channel="browser").approve(request.id, comment="go")
     refresh(confirm)
     assert (plan.status, confirm.status) == ("approved", "approved")
     assert [(d.decided_by_role, d.reason) for d in confirm.decisions] == [("ada", "go")]

@@ -187,7 +187,7 @@ def test_submitted_here_approved_there_and_read_elsewhere(tmp_path: Path) -> Non
 
     confirm_id = run(submit)
     store = SqliteStore(f"{tmp_path}/a.db")
-    sayso.Review(store).approve(find_confirm(store, confirm_id).last.id, by="ada", channel="browser")
+    sayso.Review(store, channel="browser").approve(find_confirm(store, confirm_id).last.id, by="ada")
     store.close()
     assert run(read, confirm_id) == "approved approved ada"
 

@@ -30,8 +30,8 @@ from tests.support.ids import stable
 def test_decision_is_kept_with_everything_about_it(review: sayso.Review, pay: Pay, clock: Clock) -> None:
     pause = held(pay, 5)
     clock.tick(minutes=3)
-    request = review.approve(
-        pause.confirmation_id, by=Reviewer("bob", roles={"finance"}, issuer="github"), comment="fine", channel="chat"
+    request = sayso.Review(review.store, channel="chat").approve(
+        pause.confirmation_id, by=Reviewer("bob", roles={"finance"}, issuer="github"), comment="fine"
     )
     decision = request.decision
     assert decision is not None
@@ -90,7 +90,7 @@ Case = Callable[[sayso.Review, Pay, Clock], tuple[str, Callable[[], Any]]]
 
 def already_decided(review: sayso.Review, pay: Pay, clock: Clock) -> tuple[str, Callable[[], Any]]:
     request_id = held(pay, 5).confirmation_id
-    review.approve(request_id, by="bob", channel="chat")
+    sayso.Review(review.store, channel="chat").approve(request_id, by="bob")
     clock.tick(seconds=12)
     return request_id, lambda: review.reject(request_id)
 

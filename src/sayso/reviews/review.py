@@ -39,8 +39,8 @@ _PAGE = 50
 class Review:
     """The verbs of a reviewer on one store.
 
-    What a verb changes is durable on return, and a refused decision changes nothing. Verbs take `by=`, who decides, and
-    `channel=`. Unless they say otherwise, they return the request after the change.
+    What a verb changes is durable on return, and a refused decision changes nothing. Verbs take `by=`, who decides.
+    Unless they say otherwise, they return the request after the change.
 
     Args:
         store: A store or its address; None is the configured one.
@@ -204,7 +204,7 @@ class Review:
     def approve(
         self, request_id: str, *, by: Reviewer | str | None = None, changes: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
-        again: bool = False, channel: str | None = None,
+        again: bool = False,
     ) -> Request:  # fmt: skip
         """Approve a call, unchanged or with other arguments. Durable on return.
 
@@ -221,7 +221,6 @@ class Review:
             seen: Fingerprint of what the reviewer saw (`Request.current_fingerprint`); refused if it changed since.
             again: Let the call start although another request with its effect is running, was done or may have
                 happened; `comment` must say why. With a quorum, everybody who approves must give it.
-            channel: The channel, if it is not this review's.
 
         Raises:
             ReasonMissingError: `again` has no comment.
@@ -232,38 +231,35 @@ class Review:
         if not isinstance(again, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be untyped
             raise TypeError(f"again= takes True or False, not {again!r}; nothing was decided")
         if changes is None and arguments is None:
-            return self._decide(request_id, "approve", by, comment, seen, channel, again=again)
+            return self._decide(request_id, "approve", by, comment, seen, again=again)
         request = self.get(request_id)
         if request.state is not State.PENDING:  # the store reports who decided first
-            return self._decide(request.id, "approve", by, comment, seen, channel, again=again)
+            return self._decide(request.id, "approve", by, comment, seen, again=again)
         edited = edited_call(request, changes, arguments)
         if edited.digest == request.effective.digest:
             edited = None  # nothing was changed, so it is a plain approval
         # Without `seen`, the call that this edit is based on must still be current when the decision is recorded.
         looked_at = request.current_fingerprint if seen is None else seen
-        return self._decide(request.id, "approve", by, comment, looked_at, channel, edited=edited, again=again)
+        return self._decide(request.id, "approve", by, comment, looked_at, edited=edited, again=again)
 
     def reject(
-        self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
-        seen: str | None = None, channel: str | None = None,
-    ) -> Request:  # fmt: skip
+        self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None, seen: str | None = None
+    ) -> Request:
         """Reject a call or question; the program gets `comment` as the reason.
 
         Durable on return; raises as `approve`.
         """
-        return self._decide(request_id, "reject", by, comment, seen, channel)
+        return self._decide(request_id, "reject", by, comment, seen)
 
     def feedback(
-        self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None,
-        channel: str | None = None,
-    ) -> Request:  # fmt: skip
+        self, request_id: str, comment: str, *, by: Reviewer | str | None = None, seen: str | None = None
+    ) -> Request:
         """Send a call back with a message to the program; it does not run. Durable on return; raises as `approve`."""
-        return self._decide(request_id, "feedback", by, comment, seen, channel)
+        return self._decide(request_id, "feedback", by, comment, seen)
 
     def answer(
-        self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None,
-        channel: str | None = None,
-    ) -> Request:  # fmt: skip
+        self, request_id: str, value: Any, *, by: Reviewer | str | None = None, comment: str | None = None
+    ) -> Request:
         """Answer a question. The value is first validated by the question's type. Durable on return.
 
         Raises:
@@ -272,36 +268,33 @@ class Review:
         """
         request = self.get(request_id)
         if request.kind != "question" or request.state is not State.PENDING:
-            return self._decide(request.id, "answer", by, comment, None, channel)
+            return self._decide(request.id, "answer", by, comment, None)
         try:
             answer = dump(schema_of(request).fit({"answer": canonical.form_of(value)}))
         except SchemaError as error:
             raise errors.InvalidAnswerError(request.id, error.problems) from None
         except errors.ArgumentError as error:
             raise errors.InvalidAnswerError(request.id, [f"the answer {error.reason}"]) from None
-        return self._decide(request.id, "answer", by, comment, None, channel, answer=answer)
+        return self._decide(request.id, "answer", by, comment, None, answer=answer)
 
-    def cancel(
-        self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None,
-        channel: str | None = None,
-    ) -> Request:  # fmt: skip
+    def cancel(self, request_id: str, comment: str | None = None, *, by: Reviewer | str | None = None) -> Request:
         """Abort the run at this request, even if it was approved and has not started.
 
         Durable on return; raises as `approve`.
         """
-        return self._decide(request_id, "cancel", by, comment, None, channel)
+        return self._decide(request_id, "cancel", by, comment, None)
 
-    def undo(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
+    def undo(self, request_id: str, *, by: Reviewer | str | None = None) -> Request:
         """Undo one's own approval or vote within `undo_within`; the request is pending again. Durable on return.
 
         Raises:
             NotUndoneError: It is somebody else's, its time is over, or the call has started; nothing changed.
         """
-        return self.store.undo(self.find(request_id), self._who(by).identity, channel=channel or self.channel)
+        return self.store.undo(self.find(request_id), self._who(by).identity, channel=self.channel)
 
     # -- care --------------------------------------------------------------------------------------------------
 
-    def claim(self, request_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Request:
+    def claim(self, request_id: str, *, by: Reviewer | str | None = None) -> Request:
         """Claim a pending request: until it is released, nobody else can decide it. Durable on return.
 
         If it needs several approvals, one is the claimer's; others can still give the rest, without changes.
@@ -311,12 +304,11 @@ class Review:
             DecisionRefusedError: Or another subclass.
         """
         who = self._who(by)
-        return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=channel or self.channel)
+        return self.store.claim(self.find(request_id), who.identity, roles=who.roles, channel=self.channel)
 
     def assign(
-        self, request_id: str, to: Reviewer | Identity | str, *, by: Reviewer | str | None = None,
-        force: bool = False, channel: str | None = None,
-    ) -> Request:  # fmt: skip
+        self, request_id: str, to: Reviewer | Identity | str, *, by: Reviewer | str | None = None, force: bool = False
+    ) -> Request:
         """Claim a pending request for another reviewer. Durable on return.
 
         A `Reviewer` must have a required role. The roles of an `Identity`, or of a name of this machine, are checked
@@ -325,12 +317,10 @@ class Review:
         who, roles = self._who(by), to.roles if isinstance(to, Reviewer) else None
         return self.store.assign(
             self.find(request_id), who.identity, to=_identity_of(to), to_roles=roles, roles=who.roles, force=force,
-            channel=channel or self.channel,
+            channel=self.channel,
         )  # fmt: skip
 
-    def release(
-        self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False, channel: str | None = None
-    ) -> Request:
+    def release(self, request_id: str, *, by: Reviewer | str | None = None, force: bool = False) -> Request:
         """Release a claimed request. `force` releases another reviewer's claim, and the record says so.
 
         Raises:
@@ -339,22 +329,19 @@ class Review:
         """
         who = self._who(by)
         return self.store.release(
-            self.find(request_id), who.identity, roles=who.roles, force=force, channel=channel or self.channel
+            self.find(request_id), who.identity, roles=who.roles, force=force, channel=self.channel
         )
 
-    def extend(
-        self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None, channel: str | None = None
-    ) -> Request:
+    def extend(self, request_id: str, span: timedelta | str, *, by: Reviewer | str | None = None) -> Request:
         """Let a pending request or unused approval end `span` from now. Durable on return; raises as `approve`."""
         who = self._who(by)
         return self.store.extend(
-            self.find(request_id), who.identity, roles=who.roles, span=duration.parse(span),
-            channel=channel or self.channel,
-        )  # fmt: skip
+            self.find(request_id), who.identity, roles=who.roles, span=duration.parse(span), channel=self.channel
+        )
 
     def resolve(
         self, request_id: str, *, happened: bool, by: Reviewer | str | None = None, comment: str | None = None,
-        force: bool = False, start: int = 1, channel: str | None = None,
+        force: bool = False, start: int = 1,
     ) -> Request:  # fmt: skip
         """Record whether a call with an unknown outcome had its effect. Durable on return.
 
@@ -374,7 +361,7 @@ class Review:
         who, words = self._who(by), storable(comment)
         return self.store.resolve(
             self.find(request_id), who.identity, roles=who.roles, happened=happened, comment=words,
-            channel=channel or self.channel, force=force, start=start,
+            channel=self.channel, force=force, start=start,
         )  # fmt: skip
 
     # -- grants and the stop -----------------------------------------------------------------------------------
@@ -383,7 +370,7 @@ class Review:
         self, request_id: str, *, count: int, lasts: timedelta | str, by: Reviewer | str | None = None,
         changes: Mapping[str, Any] | None = None, comment: str | None = None, seen: str | None = None,
         here: bool = False, without: Collection[str] = (), at_most: Mapping[str, Any] | None = None,
-        exactly: Collection[str] = (), channel: str | None = None,
+        exactly: Collection[str] = (),
     ) -> Grant:  # fmt: skip
         """Approve a call and the next ones like it. Durable on return.
 
@@ -403,24 +390,23 @@ class Review:
             without: Paths of fields that may have any value: `["note", "order.remark"]`.
             at_most: Lower upper bounds for numbers, by path.
             exactly: Paths of numbers that must be equal.
-            channel: The channel, if it is not this review's.
 
         Raises:
             GrantRefusedError: The gate requires a person for every call, or the terms are wider than the call.
             DecisionRefusedError: As for `approve`.
         """
-        request, who, channel = self.get(request_id), self._who(by), channel or self.channel
+        request, who = self.get(request_id), self._who(by)
         edited = None if changes is None or request.state is not State.PENDING else edited_call(request, changes)
         if edited is not None and edited.digest == request.effective.digest:
             edited = None
         words = storable(comment)
-        decision = Decision("approve", who.identity, clock.now(), channel, words, "", edited is not None)
+        decision = Decision("approve", who.identity, clock.now(), self.channel, words, "", edited is not None)
         looked_at = request.current_fingerprint if seen is None and edited is not None else seen
         after, grant = self.store.grant(
             request.id, decision, who=who, seen=looked_at, edited=edited, lasts=duration.parse(lasts), count=count,
             here=here, without=tuple(without), at_most=at_most, exactly=tuple(exactly),
         )  # fmt: skip
-        telemetry.decided(after, "approve", channel)
+        telemetry.decided(after, "approve", self.channel)
         return grant
 
     def preview_grant(
@@ -446,28 +432,23 @@ class Review:
         """Return the grants in force, newest first; with `ended`, also those that were revoked or used up."""
         return self.store.grants(ended=ended)
 
-    def agree(self, grant_id: str, *, by: Reviewer | str | None = None, channel: str | None = None) -> Grant:
+    def agree(self, grant_id: str, *, by: Reviewer | str | None = None) -> Grant:
         """Agree to another reviewer's grant, if the gate needs several people. Durable on return."""
         found = self.store.find_grant(grant_id)
-        return self.store.agree(found.id, self._who(by), channel=channel or self.channel)
+        return self.store.agree(found.id, self._who(by), channel=self.channel)
 
-    def revoke(
-        self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None
-    ) -> Grant:
+    def revoke(self, grant_id: str, *, by: Reviewer | str | None = None, reason: str | None = None) -> Grant:
         """End a grant. Calls that it approved and that have not started wait for a person. Durable on return."""
-        found, words = self.store.find_grant(grant_id), storable(reason)
-        by_whom = self._who(by).identity
-        return self.store.revoke_grant(found.id, by_whom, channel=channel or self.channel, reason=words)
+        found, who = self.store.find_grant(grant_id), self._who(by).identity
+        return self.store.revoke_grant(found.id, who, channel=self.channel, reason=storable(reason))
 
-    def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> Stop:
+    def stop(self, *, by: Reviewer | str | None = None, reason: str | None = None) -> Stop:
         """Block every start, even of approved calls, until `go`. No approval is used up. Durable on return."""
-        words = storable(reason)
-        return self.store.stop(self._who(by).identity, channel=channel or self.channel, reason=words)
+        return self.store.stop(self._who(by).identity, channel=self.channel, reason=storable(reason))
 
-    def go(self, *, by: Reviewer | str | None = None, reason: str | None = None, channel: str | None = None) -> bool:
+    def go(self, *, by: Reviewer | str | None = None, reason: str | None = None) -> bool:
         """Let calls start again; return whether they were stopped. Durable on return."""
-        words = storable(reason)
-        return self.store.go(self._who(by).identity, channel=channel or self.channel, reason=words)
+        return self.store.go(self._who(by).identity, channel=self.channel, reason=storable(reason))
 
     def stopped(self) -> Stop | None:
         """Return who stopped every start, when and why; None if calls can start."""
@@ -475,9 +456,7 @@ class Review:
 
     # -- work together ------------------------------------------------------------------------------------------
 
-    def comment(
-        self, request_id: str, text: str, *, by: Reviewer | str | None = None, channel: str | None = None
-    ) -> Request:
+    def comment(self, request_id: str, text: str, *, by: Reviewer | str | None = None) -> Request:
         """Comment on a request in any state, for its other reviewers. Durable on return.
 
         The journal stores it, with the names after an `@` as mentions. It decides nothing, is not sent to the program,
@@ -490,7 +469,7 @@ class Review:
         if is_blank(words) or len(words) > LONGEST:
             raise ValueError(f"a comment has 1 to {LONGEST:,} characters, not {len(words):,}; nothing was written")
         who, whole = self._who(by), self.find(request_id)
-        return self.store.comment(whole, who.identity, text=words, channel=channel or self.channel)
+        return self.store.comment(whole, who.identity, text=words, channel=self.channel)
 
     def comments(self, request_id: str) -> Sequence[Comment]:
         """Return the comments on a request, oldest first."""
@@ -505,9 +484,8 @@ class Review:
         return self.store.mentions(self._who(by).identity)
 
     def delegate(
-        self, to: Reviewer | Identity | str, until: datetime | timedelta | str, *, by: Reviewer | str | None = None,
-        channel: str | None = None,
-    ) -> Delegation:  # fmt: skip
+        self, to: Reviewer | Identity | str, until: datetime | timedelta | str, *, by: Reviewer | str | None = None
+    ) -> Delegation:
         """Record that this reviewer is away and that `to` stands in. Durable on return.
 
         `to` can then decide what is assigned to this reviewer, and sees it in lists together with the reviewer's
@@ -518,20 +496,17 @@ class Review:
             to: Who stands in; a text is the name of a person of this machine.
             until: An instant, a duration from now, or ISO 8601 (UTC if it has no offset): `"3d"`, `"2026-11-27 09:00"`.
             by: Who is away.
-            channel: The channel, if it is not this review's.
 
         Raises:
             ConfigError: `until` is neither a time nor a duration.
             ValueError: The time is past, or they named themselves; nothing was changed.
         """
         end = duration.until(until, self.store.now())
-        return self.store.delegate(
-            self._who(by).identity, to=_identity_of(to), until=end, channel=channel or self.channel
-        )  # fmt: skip
+        return self.store.delegate(self._who(by).identity, to=_identity_of(to), until=end, channel=self.channel)
 
-    def end_delegation(self, *, by: Reviewer | str | None = None, channel: str | None = None) -> bool:
+    def end_delegation(self, *, by: Reviewer | str | None = None) -> bool:
         """Record that this reviewer is back; return whether they were away. Durable on return."""
-        return self.store.end_delegation(self._who(by).identity, channel=channel or self.channel)
+        return self.store.end_delegation(self._who(by).identity, channel=self.channel)
 
     def delegations(self) -> Sequence[Delegation]:
         """Return the delegations that are in force."""
@@ -560,12 +535,12 @@ class Review:
         return Reviewer(by) if isinstance(by, str) else by
 
     def _decide(
-        self, request_id: str, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None,
-        channel: str | None, *, edited: Call | None = None, answer: str | None = None, again: bool = False,
+        self, request_id: str, verb: Verb, by: Reviewer | str | None, comment: str | None, seen: str | None, *,
+        edited: Call | None = None, answer: str | None = None, again: bool = False,
     ) -> Request:  # fmt: skip
-        who, channel = self._who(by), channel or self.channel
+        who = self._who(by)
         decision = Decision(
-            verb=verb, by=who.identity, at=clock.now(), channel=channel, fingerprint="",
+            verb=verb, by=who.identity, at=clock.now(), channel=self.channel, fingerprint="",
             comment=None if comment is None else storable(comment),
             edited=edited is not None, answer=answer, again=again,
             held_for=self.undo_within if verb == "approve" else None,
@@ -573,7 +548,7 @@ class Review:
         if not isinstance(request_id, str) or len(request_id) != ID_LENGTH:  # pyright: ignore[reportUnnecessaryIsInstance]
             request_id = self.find(request_id)
         after = self.store.decide(request_id, decision, roles=who.roles, seen=seen, edited=edited)
-        return telemetry.decided(after, verb, channel)
+        return telemetry.decided(after, verb, self.channel)
 
 
 def _must_be_id(given: object) -> None:
