@@ -306,10 +306,9 @@ class Deliverer:
                 return
 
 
-@contextmanager
 def deliver(
     store: Store, channels: Iterable[Channel] = (), *, base_url: str | None = None, runs: bool = True
-) -> Generator[list[Deliverer]]:  # fmt: skip
+) -> AbstractContextManager[list[Deliverer]]:
     """Deliver to these channels while the block runs, each in its own thread.
 
     This registers the channels in the store. From then on every request is announced to them, also later if no
@@ -326,14 +325,12 @@ def deliver(
     """
     found = list(channels)
     registry.register(store, found, by="program")
-    with _in_threads([Deliverer(store, channel, base_url) for channel in found], store, runs=runs) as deliverers:
-        yield deliverers
+    return _in_threads([Deliverer(store, channel, base_url) for channel in found], store, runs=runs)
 
 
-@contextmanager
 def delivering(
     store: Store, base_url: str | None = None, *, runs: bool = True, also: Iterable[Channel] = ()
-) -> Generator[list[Deliverer]]:  # fmt: skip
+) -> AbstractContextManager[list[Deliverer]]:
     """Deliver to the channels of `sayso.toml` while the block runs; forget channels that were removed from it.
 
     Expirations and escalations are recorded meanwhile, even without a channel.
@@ -350,9 +347,7 @@ def delivering(
     channels = registry.configured()
     registry.register(store, channels.values(), by="settings")
     registry.forget_removed(store, channels)
-    found = [Deliverer(store, one, base_url) for one in (*channels.values(), *also)]
-    with _in_threads(found, store, runs=runs) as deliverers:
-        yield deliverers
+    return _in_threads([Deliverer(store, one, base_url) for one in (*channels.values(), *also)], store, runs=runs)
 
 
 @contextmanager
