@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 import sayso
 from sayso import channels, errors
@@ -46,8 +45,8 @@ GATE: dict[str, list[Any]] = SHARED | {
 }  # fmt: skip
 TOOL: dict[str, list[Any]] = SHARED | {
     "requires_approval": GATE["when"], "approval_prompt": GATE["prompt"], "approval_description": [5],
-    "approval_redact_keys": GATE["redact"], "approval_redactor": GATE["redactor"], "approval_ui": [5],
-    "approval_kind": [5], "default_params": [5, {"zz": 1}, "x"], "tracing_provider": SHARED["store"],
+    "approval_redact_keys": GATE["redact"], "approval_redactor": GATE["redactor"],
+    "default_params": [5, {"zz": 1}, "x"], "tracing_provider": SHARED["store"],
 }  # fmt: skip
 RUNNABLE = {name: values for name, values in TOOL.items() if name not in {"verify", "default_params"}} | {
     "requires_approval": ["no", 1], "approval_prompt": [5], "approval_redact_keys": ["to", 5],
@@ -139,15 +138,10 @@ async def boom_later(**_: Any) -> Any:
     raise ValueError("boom")
 
 
-class Card(BaseModel):
-    colour: str
-
-
 HOOKS: dict[str, list[Callable[..., Any]]] = {
     "requires_approval": [boom, boom_later, lambda: None, lambda: {"required": "perhaps"}],
     "approval_prompt": [boom, boom_later, lambda: 5],
     "approval_description": [boom, lambda: 5],
-    "approval_ui": [boom, boom_later, lambda: 5],
 }
 
 

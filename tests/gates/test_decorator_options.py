@@ -332,13 +332,6 @@ def approval_description(made: Gated, option: str) -> None:
     assert context["description"] == "6 go away"
 
 
-def facts(made: Gated, option: str) -> None:
-    key, value = {"approval_ui": ("ui", {"colour": "red"}), "approval_kind": ("kind", "wire")}[option]
-    context = request_of(made(**{option: value}), 5).context
-    assert context is not None
-    assert context[key] == value
-
-
 def default_params(made: Gated, option: str) -> None:
     tool_call = held(made(**{option: {"to": lambda: "bob"}}), 5).tool_call
     assert tool_call is not None
@@ -359,7 +352,7 @@ GATE = CONFIRM | {"wait": wait_option, "timeout": timeout, "on_expiry": on_expir
 TOOL = ASKING | {
     "requires_approval": rule, "require_confirmation": held_always, "approval_prompt": prompt,
     "description": tool_description, "approval_description": approval_description, "approval_redact_keys": redact,
-    "approval_redactor": redactor, "approval_ui": facts, "approval_kind": facts, "default_params": default_params,
+    "approval_redactor": redactor, "default_params": default_params,
     "tracing_provider": store, "on_reject": on_reject,
 }  # fmt: skip
 

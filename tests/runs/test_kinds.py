@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Agent, Tool, Workflow, errors, load_run, suspend
+from sayso import Agent, ApprovalPolicyDecision, Tool, Workflow, errors, load_run, suspend
 from sayso.runs.events import parse_event
 from sayso.runs.messages import ModelError
 from sayso.stores.base import Store
@@ -55,11 +55,11 @@ def test_rules_of_a_handler_that_takes_anything_get_its_arguments_by_name(memory
 
     tool = Tool(
         note, requires_approval=lambda env: env == "production", approval_prompt=lambda env, **_: f"to {env}?",
-        approval_ui=lambda env: {"env": env},
+        approval_description=lambda env: f"in {env}",
     )  # fmt: skip
     assert reason(tool(env="staging").run()) == ("success", None)
     (entry,) = started(tool, env="production").metadata["pending_approvals"]
-    assert (entry["prompt"], entry["ui"]) == ("to production?", {"env": "production"})
+    assert (entry["prompt"], entry["description"]) == ("to production?", "in production")
 
 
 @pytest.mark.parametrize("gated", [False, True])
@@ -219,7 +219,10 @@ async def test_events_round_trip_through_json() -> None:
     def handler(n: int) -> str:
         return suspend({"question": "?"})
 
-    gated = Tool(lambda amount: amount, name="pay", requires_approval=True, approval_ui={"a": [1, None, 2.5]})
+    def rule(amount: int) -> ApprovalPolicyDecision:
+        return ApprovalPolicyDecision(required=True, ui={"a": [amount, None, 2.5]})
+
+    gated = Tool(lambda amount: amount, name="pay", requires_approval=rule)
     agent = agent_of([gated, handler], {"text": "one moment", "calls": [("pay", {"amount": 1}), ("handler", {"n": 2})]})
     events = [event async for event in agent(prompt="go")]
     assert {event.type for event in events} == {"START", "DELTA", "APPROVAL", "INTERACTION", "OUTPUT"}

@@ -43,8 +43,6 @@ def _nothing_made() -> None:
         ("approval_description", 3, "approval_description= takes a string or a callable, not 3"),
         ("approval_redactor", "a", "approval_redactor= takes a callable, not 'a'"),
         ("approval_redact_keys", "a", "approval_redact_keys= takes a collection of names, not 'a'"),
-        ("approval_kind", 3, "approval_kind= takes a string, not 3"),
-        ("approval_ui", 3, "approval_ui= takes a dict, a pydantic model or a callable, not 3"),
         ("default_params", [("a", 1)], "default_params= takes a dict of arguments by name"),
         ("name", "", "name= takes 1 to 64 letters"),
         ("name", 5, "name= takes 1 to 64 letters"),
@@ -56,7 +54,6 @@ def _nothing_made() -> None:
             lambda b: b,
             "approval_description= has a parameter 'b', which is not an argument of make",
         ),
-        ("approval_ui", lambda b: b, "approval_ui= has a parameter 'b', which is not an argument of make"),
         (
             "approval_redact_keys",
             ["iban"],
@@ -76,8 +73,7 @@ def test_options_of_the_right_types_are_taken() -> None:
     tool = Tool(
         make, name="maker", description="Makes.", requires_approval=lambda a: a > 0, approval_prompt=lambda a: f"{a}?",
         approval_description=lambda a: f"makes {a}", approval_redact_keys={"a"}, approval_redactor=dict,
-        approval_ui={"colour": "red"}, approval_kind="make", default_params={"a": lambda: 3}, risk="low",
-        idempotent=True, verify=lambda a: a in MADE,
+        default_params={"a": lambda: 3}, risk="low", idempotent=True, verify=lambda a: a in MADE,
     )  # fmt: skip
     assert len(ids(started(tool))) == 1
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 import sayso
-from sayso import ApprovalPolicyDecision, Tool, load_run, policy
+from sayso import ApprovalPolicyDecision, Tool, policy
 from sayso.errors import GrantRefusedError
 from sayso.stores.base import Store
 from tests.support.running import agent_of, ids, reason, started, yes
@@ -142,46 +141,12 @@ def test_a_decision_of_the_rule_is_what_the_card_shows(memory: None) -> None:
         )
 
     tool = Tool(
-        lambda amount: amount, name="pay", requires_approval=rule, approval_kind="other", approval_ui={"x": 1},
-        approval_prompt="other", approval_description="other",
+        lambda amount: amount, name="pay", requires_approval=rule, approval_prompt="other",
+        approval_description="other",
     )  # fmt: skip
     (entry,) = started(tool, amount=7).metadata["pending_approvals"]
     assert (entry["prompt"], entry["description"], entry["kind"], entry["ui"]) == ("7!", "d", "k", {"a": 7})
     assert entry["metadata"] == {"team": "ops", "approval": {"expired": False}}
-
-
-class Card(BaseModel):
-    title: str
-    amount: int = 0
-
-
-async def _async_card(amount: int) -> Card:
-    await asyncio.sleep(0)
-    return Card(title="pay", amount=amount)
-
-
-@pytest.mark.parametrize(
-    "ui",
-    [
-        {"title": "pay", "amount": 7},
-        Card(title="pay", amount=7),
-        lambda amount: {"title": "pay", "amount": amount},
-        lambda **given: Card(title="pay", **given),
-        _async_card,
-    ],
-)
-def test_a_card_is_a_dict_a_model_or_made_of_the_arguments(each_store: Store, ui: Any) -> None:
-    tool = Tool(lambda amount: amount, name="pay", requires_approval=True, approval_ui=ui, approval_kind="card")
-    output = started(tool, amount=7)
-    (entry,) = output.metadata["pending_approvals"]
-    assert (entry["ui"], entry["kind"]) == ({"title": "pay", "amount": 7}, "card")
-    assert load_run(output.run_id).pending_approvals() == [entry]
-
-
-@pytest.mark.parametrize("ui", [lambda: "text", lambda: 1 / 0, lambda: [1]])
-def test_a_card_that_fails_is_a_policy_error(memory: None, ran: list[Any], ui: Any) -> None:
-    output = Tool(lambda: ran.append(1), name="note", requires_approval=True, approval_ui=ui)().run()
-    assert (reason(output), ran) == (("error", "approval_policy_error"), [])
 
 
 @pytest.mark.parametrize("by_file", [True, False], ids=["policy file", "rule"])

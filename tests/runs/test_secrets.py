@@ -140,7 +140,7 @@ def test_a_bad_override_is_refused_without_its_value(each_store: Store, program:
     assert_clean(*texts)
 
 
-HOOKS = ("requires_approval", "approval_prompt", "approval_ui", "approval_description")
+HOOKS = ("requires_approval", "approval_prompt", "approval_description")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -167,12 +167,12 @@ def test_an_error_of_the_handler_that_quotes_secrets_is_scrubbed(
     assert_clean(*texts)
 
 
-def test_prompt_card_and_rule_that_quote_secrets_are_scrubbed(each_store: Store, program: Program) -> None:
+def test_prompt_description_and_rule_that_quote_secrets_are_scrubbed(each_store: Store, program: Program) -> None:
     def rule(password: str) -> ApprovalPolicyDecision:
         return ApprovalPolicyDecision(required=True, prompt=f"Use {password} for alice?")
 
     tool = tool_of(
-        program, requires_approval=rule, approval_ui=lambda **given: given, approval_kind="card",
+        program, requires_approval=rule,
         approval_description=lambda password, api_key, box: f"with {password} {api_key} {box}",
     )  # fmt: skip
     output, texts = told(tool, **program.arguments)

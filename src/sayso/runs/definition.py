@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -61,8 +60,6 @@ class CommonOptions(RequestOptions, total=False):
     approval_description: str | Callable[..., Any] | None
     approval_redact_keys: Collection[str]
     approval_redactor: Callable[[dict[str, Any]], Any] | None
-    approval_ui: Any
-    approval_kind: str | None
     tracing_provider: Any
 
 
@@ -103,8 +100,6 @@ _OPTIONS: Mapping[str, _Option] = MappingProxyType({
     "approval_description": _Option(None, "a string or a callable", str | None, True),
     "approval_redact_keys": _Option(()),
     "approval_redactor": _Option(None, "a callable", type(None), True),
-    "approval_ui": _Option(None, "a dict, a pydantic model or a callable", dict | BaseModel | None, True),
-    "approval_kind": _Option(None, "a string", str | None),
     "default_params": _Option(None, "a dict of arguments by name", Mapping | None),
     "expires": _Option("24h"), "approval_expires": _Option("24h"), "quorum": _Option(1), "roles": _Option(()),
     "risk": _Option(None, "a string", str | None),
@@ -160,8 +155,6 @@ class Definition:
             arguments, the description's takes the masked arguments.
         approval_redact_keys: Additional names of arguments and fields to mask, at every depth.
         approval_redactor: A function that takes a copy of the arguments and returns what people may see.
-        approval_ui: Data for a front end's card, or a callable that takes the masked arguments and returns the data.
-        approval_kind: A label with which a front end selects a card.
         default_params: Values for arguments that the caller omits; a sync or async callable without parameters is
             called once for each call.
         expires, approval_expires: How long a request stays pending, and how long an approval is valid.
@@ -198,7 +191,6 @@ class Definition:
         rule = by_name(given["requires_approval"], rest)
         self._rule: bool | Callable[..., Any] | Policy = rule if isinstance(rule, bool | Policy) else _as_rule(rule)
         self.is_free = self._rule is False  # its calls never wait
-        self._ui, self._ui_kind = by_name(given["approval_ui"], rest), given["approval_kind"]
         self._describe = by_name(description, rest) if callable(description) else None
         as_they_are = ("risk", "idempotent", "verify", "notify_arguments", "always")
         own = {option: by_name(value, rest) for option, value in (tool_options or {}).items()}
@@ -226,9 +218,8 @@ class Definition:
         strange = sorted(set(self.default_params) - set(self.signature.names))
         if strange and self.signature.rest is None:
             raise ConfigError(f"default_params= names {strange[0]!r}, which {self.name} does not take")
-        gate = self.gate  # made now, because it checks its options
-        for option, hook in (("approval_description", self._describe), ("approval_ui", self._ui)):
-            check_hook(option, hook, gate.tool, self.signature.names)
+        # The gate is made now, because it checks its options.
+        check_hook("approval_description", self._describe, self.gate.tool, self.signature.names)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -258,35 +249,11 @@ class Definition:
         own = getattr(inspect.unwrap(self.function), "__name__", None)
         is_own = own == self.name and self.kind == "tool" and has_own_name(getattr(self, "handler", self.function))
         named = None if is_own else self.name  # the same method of two objects is distinguished by the tools' names
-        has_facts = not (self._ui is None and self._ui_kind is None and self._describe is None)
+        context = None if self._describe is None else functools.partial(_facts, self._describe)
         return Gate(
-            self.function, when=self._rule, context=self._facts if has_facts else None, named=named,
-            redaction=self.redaction, option_names=WORDS, **self._options,
+            self.function, when=self._rule, context=context, named=named, redaction=self.redaction,
+            option_names=WORDS, **self._options,
         )  # fmt: skip
-
-    def _facts(self, masked: dict[str, Any]) -> Any:
-        """Return the facts for a card, or a coroutine that returns them, from the masked arguments."""
-        facts: dict[str, Any] = {"kind": self._ui_kind} if self._ui_kind is not None else {}
-        if self._describe is not None:
-            with _named("approval_description"):
-                text = self._describe(**chosen(self._describe)(masked))
-                if not isinstance(text, str):
-                    raise TypeError(f"approval_description must return a string, not {type(text).__name__}")
-                facts["description"] = text
-        if self._ui is None:
-            return facts
-        with _named("approval_ui"):
-            ui: Any = self._ui
-            if callable(ui) and not isinstance(ui, BaseModel):
-                ui = ui(**chosen(ui)(masked))
-            if not inspect.isawaitable(ui):
-                return {**facts, "ui": _card(ui)}
-
-        async def awaited() -> dict[str, Any]:
-            with _named("approval_ui"):
-                return {**facts, "ui": _card(await ui)}
-
-        return awaited()
 
     @property
     def redaction(self) -> Redaction:
@@ -411,24 +378,21 @@ _IS_PLAIN: dict[Any, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-@contextmanager
-def _named(option: str) -> Generator[None]:
-    """Add the option's name to an error of its hook."""
+def _facts(describe: Callable[..., Any], masked: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a call from its masked arguments, as a fact for the reviewer."""
     try:
-        yield
+        text = describe(**chosen(describe)(masked))
     except Exception as error:
-        raise HookError(option, error) from error
-
-
-def _card(ui: Any) -> Any:
-    if ui is not None and not isinstance(ui, BaseModel | dict):
-        raise TypeError(f"approval_ui must return a dict or a pydantic model, not {type(ui).__name__}")
-    return plain(ui)
+        raise HookError("approval_description", error) from error
+    if not isinstance(text, str):
+        error = TypeError(f"approval_description must return a string, not {type(text).__name__}")
+        raise HookError("approval_description", error)
+    return {"description": text}
 
 
 def by_name(hook: Any, rest: str | None) -> Any:
     """Return a hook that receives the arguments under `rest` by their own names, like the handler."""
-    if rest is None or not callable(hook) or isinstance(hook, BaseModel):
+    if rest is None or not callable(hook):
         return hook
 
     @functools.wraps(hook)

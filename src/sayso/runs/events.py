@@ -125,7 +125,7 @@ class ApprovalEvent(_Waiting):
         input: The masked arguments.
         input_schema: The JSON Schema of the arguments.
         prompt, description: Texts for the reviewer.
-        kind, ui: Hints for a front end; `ui` is derived from the masked arguments.
+        kind, ui: Hints for a front end, from the rule; masked like the arguments.
         fingerprint: Fingerprint of the call with this input, which an `ApprovalResolution` of it names as `seen`.
         t0: When it was asked, in Unix milliseconds.
         metadata: Under `approval`, `expired` is True if an earlier decision or request has expired, and `refused` says
