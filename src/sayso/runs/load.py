@@ -15,7 +15,6 @@ from sayso.model.redaction import Redaction, scrub, scrubbed, words_of
 from sayso.model.request import Request, State, secrets_in
 from sayso.model.run import RunRecord, RunState
 from sayso.model.text import Text
-from sayso.runs import compat
 from sayso.runs.events import (
     ApprovalEvent,
     InteractionEvent,
@@ -207,19 +206,19 @@ def _secrets_of(body: Body, masked: Redaction) -> frozenset[str]:
     return frozenset[str]().union(*map(masked.secrets, trees))
 
 
-def load_run(run_id: str, *, store: Store | str | None = None, tracing_provider: Any = None) -> LoadedRun:
+def load_run(run_id: str, *, store: Store | str | None = None) -> LoadedRun:
     """Load a run from the store, without the program's code.
 
     The store has a run once it has first waited for a person.
 
     Args:
         run_id: The id of the run, as in events.
-        store: The store to use instead of the configured one; `tracing_provider` is an alias.
+        store: The store to use instead of the configured one.
 
     Raises:
         RunNotFoundError: There is no such run.
     """
-    where = config.open_store(compat.store_of(store, tracing_provider))
+    where = config.open_store(store)
     snapshot = where.get_run(run_id)
     known = bodies(snapshot.steps)
     masked, hidden = masks_of(known, requests_in(where, Filter(run_id=run_id)))
