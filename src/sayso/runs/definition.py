@@ -251,14 +251,9 @@ class Definition:
         named = None if is_own else self.name  # the same method of two objects is distinguished by the tools' names
         context = None if self._describe is None else functools.partial(_facts, self._describe)
         return Gate(
-            self.function, when=self._rule, context=context, named=named, redaction=self.redaction,
-            option_names=WORDS, **self._options,
+            self.function, when=self._rule, context=context, named=named, option_names=WORDS,
+            redaction=Redaction([*self._options["redact"], *self.hidden()]), **self._options,
         )  # fmt: skip
-
-    @property
-    def redaction(self) -> Redaction:
-        """The redaction of its input."""
-        return Redaction([*self._options["redact"], *self.hidden()])
 
     def hidden(self) -> Collection[str]:
         """Return names to mask in addition to those in the options."""
