@@ -64,6 +64,7 @@ class HumanInputRequest:
         question: The question.
         store: The store that records it.
         channel: The channel that the record of the answer names; a requester sets its own name.
+        known: The request as last read by this object; None before it is recorded.
     """
 
     def __init__(
@@ -76,23 +77,18 @@ class HumanInputRequest:
         self._expires, self._quorum, self._risk = duration.parse(expires), Quorum(1, roles), risk
         frame = current_step()
         self._asking = Asking(storable(question), _TEXT, scope.current(), "" if frame is None else frame.place)
-        self._request: Request | None = None
+        self.known: Request | None = None
         self._has_answered = False
         self._on_decided_elsewhere: list[Callable[[], object]] = []
 
     def __repr__(self) -> str:
-        known = "" if self._request is None else f", {self._request.id} was last seen {self._request.state}"
+        known = "" if self.known is None else f", {self.known.id} was last seen {self.known.state}"
         return f"<HumanInputRequest {self.question!r}{known}>"
 
     @property
     def id(self) -> str:
         """The request's id in the store, with which any process can answer it. Reading it records the question."""
         return drive(self._ask()).id
-
-    @property
-    def known(self) -> Request | None:
-        """The request as last read by this object; None before it is recorded."""
-        return self._request
 
     async def ask(self) -> bool:
         """Record the question, or find it in its run; return whether it waits for an answer. Durable on return.
@@ -116,7 +112,7 @@ class HumanInputRequest:
             trim(error)
             raise
         finally:
-            is_decided = self._request is not None and self._request.state is not State.PENDING
+            is_decided = self.known is not None and self.known.state is not State.PENDING
             for forget in self._on_decided_elsewhere if is_decided and not self._has_answered else ():
                 forget()
 
@@ -136,7 +132,7 @@ class HumanInputRequest:
             InvalidAnswerError: The answer is not a string.
         """
         review = Review(self.store, channel=self.channel)
-        self._request = review.answer(self.id, response, by=by, comment=comment)
+        self.known = review.answer(self.id, response, by=by, comment=comment)
         self._has_answered = True
 
     async def meanwhile(self, work: Awaitable[None]) -> None:
@@ -170,9 +166,9 @@ class HumanInputRequest:
     # -- inside ------------------------------------------------------------------------------------------------
 
     def _ask(self) -> Operations[Request]:
-        if self._request is None:
-            self._request = yield from self._asking.find_or_ask(self.store, self._expires, self._quorum, self._risk)
-        return self._request
+        if self.known is None:
+            self.known = yield from self._asking.find_or_ask(self.store, self._expires, self._quorum, self._risk)
+        return self.known
 
     def _until_decided(self) -> Operations[Request]:
         request = yield from self._ask()
@@ -180,7 +176,7 @@ class HumanInputRequest:
             block = Block(on_expiry="ask", is_quiet=True)
             waiter = Waiter(scope.current(), self.store, block, keeps_request=True)
             try:
-                self._request = request = yield from waiter.until_decided(request, block)
+                self.known = request = yield from waiter.until_decided(request, block)
             except BaseException as error:
                 yield from waiter.break_off(error)
                 raise
