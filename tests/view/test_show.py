@@ -26,8 +26,11 @@ from pydantic import BaseModel, SecretStr
 
 from sayso import view
 from sayso.model import canonical
+from sayso.model.canonical.json_tree import fields_of
 from sayso.model.redaction import Redaction
+from sayso.model.rendering import as_amount
 from sayso.model.text import hidden_in, mixed_script
+from sayso.view.summary import Layout
 
 ESCAPE = re.compile(r"<U\+([0-9A-F]{4,6})>")
 FILLERS = {
@@ -58,6 +61,14 @@ class Order(BaseModel):
 
 def tree_of(**arguments: Any) -> dict[str, Any]:
     return canonical.load(canonical.encode(arguments).text)
+
+
+def lines(
+    tree: dict[str, Any], *, limit: int = 2_000, width: int = 96, full: bool = False
+) -> list[tuple[str, str]]:  # fmt: skip
+    """Each argument's name, and its text on as many lines as it needs."""
+    layout, named = Layout(width, None if full else limit), fields_of(tree) or {}
+    return [(name, "\n".join(layout.rows(as_amount(name, item)))) for name, item in named.items()]
 
 
 def must_not_be_raw(character: str) -> bool:
@@ -307,7 +318,7 @@ def test_malformed_tag_is_shown_and_never_fails(broken: Any) -> None:
     assert shown.startswith('{"$')
     assert not set(shown) & raw()
     assert view.line("f", {"a": broken}).startswith('f(a={"$')
-    assert view.lines({"a": broken})[0][1].startswith('{"$')
+    assert lines({"a": broken})[0][1].startswith('{"$')
     assert view.changes({"a": broken}, {"a": 1}) != []
 
 
@@ -359,7 +370,7 @@ def test_arguments_without_room_are_counted() -> None:
 
 
 def test_short_values_stand_on_one_line_each() -> None:
-    assert view.lines(tree_of(order_id="A-4721", amount=320.0, lines=[Line(1)])) == [
+    assert lines(tree_of(order_id="A-4721", amount=320.0, lines=[Line(1)])) == [
         ("order_id", '"A-4721"'),
         ("amount", "320.00"),
         ("lines", '[Line(price=1, note="")]'),
@@ -367,13 +378,13 @@ def test_short_values_stand_on_one_line_each() -> None:
 
 
 def test_text_of_several_lines_is_a_marked_block() -> None:
-    assert view.lines(tree_of(body="Dear Kim\n\namount = 80.0 \n| x\n")) == [
+    assert lines(tree_of(body="Dear Kim\n\namount = 80.0 \n| x\n")) == [
         ("body", "(29 characters)\n| Dear Kim\n| \n| amount = 80.0<U+0020>\n| | x\n| ")
     ]
 
 
 def test_container_of_long_values_is_laid_out() -> None:
-    shown = view.lines(
+    shown = lines(
         tree_of(order=Order(id="A" * 100, lines=[Line(n, "note") for n in range(4)]), n=list(range(40))), width=60
     )
     assert dict(shown)["order"].splitlines() == [
@@ -442,11 +453,11 @@ def test_nothing_is_cut_in_silence(shape: str, size: int) -> None:
         one = view.line("send", tree)
         assert MARKER.strip() in one or tell(one)
         assert len(one) <= 100
-        views = dict(view.lines(tree))
+        views = dict(lines(tree))
         assert MARKER.strip() in views["value"] or tell(re.sub(r"\n\s*: ", "", views["value"]))
         visible += MARKER.strip() in views["value"]
         assert len(views["value"].splitlines()) <= 120
-        full = dict(view.lines(tree, full=True))
+        full = dict(lines(tree, full=True))
         assert MARKER.strip() in full["value"]
         assert "not shown" not in full["value"]
         assert (full["before"], full["after"]) == ("1", "2")
@@ -488,7 +499,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["amount", "note", "order"]), VALUES), st.integers(40, 120), st.booleans())
 def test_every_line_is_ours_and_none_is_wider_than_asked_for(arguments: dict[str, Any], width: int, full: bool) -> None:
     tree = tree_of(**arguments)
-    for _, shown in view.lines(tree, limit=100, width=width, full=full):
+    for _, shown in lines(tree, limit=100, width=width, full=full):
         for row in shown.split("\n"):
             assert len(row) <= width
             assert not set(row) & raw()
@@ -503,14 +514,14 @@ def test_deep_text_cannot_reach_the_left_edge() -> None:
     value: Any = "amount = 80.0 " * 40
     for _ in range(60):
         value = [value]
-    rows = view.lines(tree_of(a=value), width=80, full=True)[0][1].split("\n")
+    rows = lines(tree_of(a=value), width=80, full=True)[0][1].split("\n")
     assert max(map(len, rows)) <= 80
     assert all(row.strip()[0] in "|:" for row in rows if "amount" in row)
     assert sum("amount" in row for row in rows) > 5
 
 
 def test_wide_letters_count_twice() -> None:
-    rows = view.lines(tree_of(a="漢" * 200), width=60)[0][1].split("\n")
+    rows = lines(tree_of(a="漢" * 200), width=60)[0][1].split("\n")
     assert max(row.count("漢") for row in rows) <= 29
     assert "".join(rows).count("漢") == 200
 

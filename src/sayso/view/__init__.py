@@ -6,6 +6,6 @@
 
 from sayso.model.rendering import Change, changes, value
 from sayso.model.text import escape
-from sayso.view.summary import line, lines, warnings
+from sayso.view.summary import line, warnings
 
-__all__ = ["Change", "changes", "escape", "line", "lines", "value", "warnings"]
+__all__ = ["Change", "changes", "escape", "line", "value", "warnings"]

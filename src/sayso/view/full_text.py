@@ -15,7 +15,7 @@ from sayso.model import canonical
 from sayso.model.canonical.json_tree import Json, fields_of
 from sayso.model.duration import ago
 from sayso.model.redaction import Redaction, mark_secrets, masked_besides
-from sayso.model.rendering import brief, quote_if_needed
+from sayso.model.rendering import as_amount, brief, quote_if_needed
 from sayso.model.request import Decision, Execution, Question, Request, State
 from sayso.model.reviewer import TOKENS, name_of
 from sayso.model.schema import Schema
@@ -156,7 +156,7 @@ NARROW = 60
 """The narrowest width that a command uses, in columns. A call that fits there in full fits in every view."""
 
 _NAME_ROOM, _VALUE_ROOM = 20, 40
-_NAME_LIMIT = 2_000
+_LIMIT = 2_000  # characters of a name or text, or bytes of a value
 _FACT_ROOM = 15
 _AFTER_NAME = 6  # columns that a fact reserves after a name, e.g. for how long ago; a run reserves none
 TEXTS = (later("title"), later("summary"), later("effect"), later("prompt"), later("description"), later("rule"))
@@ -215,19 +215,18 @@ def is_whole(request: Request, width: int = NARROW) -> bool:
 
 def _columned(tree: dict[str, Json], indent: int, width: int, *, full: bool) -> list[str]:
     """Lay out names and values in two columns, or values below their names if there is no room for two columns."""
-    names = list(fields_of(tree) or {})
-    plain = {name: escape(name) for name in names if name.isidentifier() and columns(escape(name)) <= _NAME_ROOM}
+    named, limit, rows = fields_of(tree) or {}, None if full else _LIMIT, list[str]()
+    plain = {name: escape(name) for name in named if name.isidentifier() and columns(escape(name)) <= _NAME_ROOM}
     pad = max(map(columns, plain.values()), default=0)
     hang = indent + pad + 2 if width - indent - pad - 2 >= _VALUE_ROOM else indent + 2
-    texts, rows = summary.lines(tree, width=max(width - hang, _VALUE_ROOM), full=full), list[str]()
-    for name, (_, text) in zip(names, texts, strict=True):
-        first, *rest = text.split("\n")
+    layout = summary.Layout(max(width - hang, _VALUE_ROOM), limit)
+    for name, item in named.items():
+        first, *rest = layout.rows(as_amount(name, item))
         if name in plain and hang > indent + 2:
             rows.append(f"{'':{indent}}{padded(plain[name], pad)}  {first}")
         else:
             # A name that contains spaces could look like a separate row, so it is quoted or gets a prefix mark.
-            layout = summary.Layout(width - indent, None if full else _NAME_LIMIT)
-            shown = [plain[name]] if name in plain else layout.rows(name)
+            shown = [plain[name]] if name in plain else summary.Layout(width - indent, limit).rows(name)
             rows += [f"{'':{indent}}{row}" for row in shown] + [f"{'':{hang}}{first}"]
         rows += [f"{'':{hang}}{row}" for row in rest]
     return rows

@@ -1,7 +1,7 @@
 """Lines of text about a request: short ids, names, risks, columns, and warnings about misleading characters.
 
-`line` draws a call on one line, `lines` each argument on as many as it needs, and `Layout` a value at a given width. No
-part of a value can be mistaken for a separate line.
+`line` draws a call on one line, and `Layout` a value at a given width on as many as it needs. No part of a value can be
+mistaken for a separate line.
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ def without_gaps(line: str, mark: str = "<U+0020 x {:,}>") -> str:
 class Layout:
     """How much of a value is shown, and at which width.
 
+    A text with several lines, or longer than `width`, becomes a block: its size, then each line after `| `, and its
+    continuations after `: `. So no part of it can pass for another argument, unless a display wraps below `width`.
+
     Attributes:
-        width: The maximum line length, in terminal columns.
+        width: The maximum line length, in terminal columns; 40 or more.
         limit: The maximum number of characters of a text, or bytes of a bytes value; None for all.
     """
 
@@ -316,27 +319,6 @@ def line(name: str, arguments: dict[str, Json], limit: int = 100) -> str:
         if len(text) <= limit:
             return text
     return start + "… (" + say_n("%(num)s argument", "%(num)s arguments", len(named)) + "))"
-
-
-def lines(
-    arguments: dict[str, Json], *, limit: int = 2_000, width: int = 96, full: bool = False
-) -> list[tuple[str, str]]:
-    """Return each argument's name and its text, on as many lines as it needs.
-
-    A text with several lines, or longer than `width`, becomes a block: its size, then each line after `| `, and its
-    continuations after `: `. So no part of it can pass for another argument, unless a display wraps below `width`.
-
-    Args:
-        arguments: The masked arguments, as a tree of the canonical form.
-        limit: How much of a text or bytes value is shown, half from its head and half from its tail.
-        width: The column at which lines wrap, 40 or more.
-        full: Whether to show everything.
-    """
-    layout = Layout(width, None if full else limit)
-    return [
-        (escape(name), "\n".join(layout.rows(as_amount(name, item))))
-        for name, item in (fields_of(arguments) or {}).items()
-    ]
 
 
 def _texts(tree: Json, steps: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
