@@ -7,10 +7,10 @@ not what would run now, nothing is decided. Reading writes nothing, but a reques
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from contextlib import nullcontext
+from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
@@ -30,7 +30,7 @@ from sayso.view.as_json import budget_document
 
 __all__ = ["router"]
 
-_F = TypeVar("_F", bound=Callable[..., Request])
+_Decide = Callable[[Context, Request, Any], Request]
 router = Router()
 _READERS: tuple[TokenKind, ...] = ("admin", "review")
 _ID, _GRANT_ID = re.compile(r"rq_[0-9a-f]{32}"), re.compile(r"gr_[0-9a-f]{32}")
@@ -160,34 +160,32 @@ def _seen(context: Context, seen: str | None) -> str | None:
 
 
 def _operation(
-    summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW, **options: Any
-) -> Callable[[_F], _F]:
-    """Register a verb of `sayso.reviews` as an endpoint of the same name that returns the updated request."""
+    verb: str, body: type[messages.Input], summary: str, *problems: str, kinds: tuple[TokenKind, ...] = _REVIEW,
+    sees: str = "", undone: str | None = None, decide: _Decide | None = None, **options: Any,
+) -> None:  # fmt: skip
+    """Register a verb of `Review`, whose keywords are the fields of the body, as an endpoint that returns the request.
 
-    def add(decide: _F) -> _F:
-        def handler(context: Context, body: Any) -> messages.Request:
-            return _shown(context, decide(context, _request(context), body))
+    Args:
+        sees: What needs the fingerprint of what the client saw, for the message of a problem; empty if nothing does.
+        undone: Ends the message about a value that is valid by its schema and refused by the verb.
+        decide: Decides in place of the verb itself.
+    """
 
-        handler.__name__ = decide.__name__
-        body = inspect.signature(decide, eval_str=True).parameters["body"].annotation
-        router.endpoints.append(Endpoint(
-            "POST", f"{_AT}/{decide.__name__}", summary, handler, Context, body, messages.Request, is_brief=True,
-            problems=(*_EACH, *problems), kinds=kinds, **options,
-        ))  # fmt: skip
-        return decide
+    def handler(context: Context, body: Any) -> messages.Request:
+        request, given = _request(context), dict(body)
+        if "seen" in given:
+            given["seen"] = _must_have_seen(context, body.seen, sees) if sees else _seen(context, body.seen)
+        with nullcontext() if undone is None else refusing_input(undone):
+            after: Request = (
+                getattr(context.review, verb)(request.id, **given) if decide is None else decide(context, request, body)
+            )
+        return _shown(context, after)
 
-    return add
-
-
-@_operation(
-    "Approve a call, as proposed or with changes", "seen_required", "stale_view", "wrong_kind", "invalid_changes",
-    "already_voted", "reason_missing", "decision_refused", reads=_MATCH,
-)  # fmt: skip
-def approve(context: Context, request: Request, body: messages.Approve) -> Request:
-    return context.review.approve(
-        request.id, changes=body.changes, arguments=body.arguments, comment=body.comment, again=body.again,
-        seen=_must_have_seen(context, body.seen, "an approval"),
-    )  # fmt: skip
+    handler.__name__ = verb
+    router.endpoints.append(Endpoint(
+        "POST", f"{_AT}/{verb}", summary, handler, Context, body, messages.Request, is_brief=True,
+        problems=(*_EACH, *problems), kinds=kinds, **options,
+    ))  # fmt: skip
 
 
 def _must_have_seen(context: Context, seen: str | None, what: str) -> str:
@@ -198,44 +196,8 @@ def _must_have_seen(context: Context, seen: str | None, what: str) -> str:
     return found
 
 
-@_operation("Reject a request", "stale_view", "reason_missing", reads=_MATCH)
-def reject(context: Context, request: Request, body: messages.Reject) -> Request:
-    return context.review.reject(request.id, body.comment, seen=_seen(context, body.seen))
-
-
-@_operation(
-    "Send a call back to the program with a message", "stale_view", "wrong_kind", "reason_missing", reads=_MATCH
-)
-def feedback(context: Context, request: Request, body: messages.Feedback) -> Request:
-    return context.review.feedback(request.id, body.comment, seen=_seen(context, body.seen))
-
-
-@_operation("Answer a question", "wrong_kind", "invalid_answer")
-def answer(context: Context, request: Request, body: messages.Reply) -> Request:
-    return context.review.answer(request.id, body.value, comment=body.comment)
-
-
-@_operation("Cancel a request and end its run")
-def cancel(context: Context, request: Request, body: messages.Cancel) -> Request:
-    return context.review.cancel(request.id, body.comment)
-
-
-@_operation("Comment on a request for its other reviewers", "invalid_input")
-def comment(context: Context, request: Request, body: messages.Remark) -> Request:
-    with refusing_input(""):
-        return context.review.comment(request.id, body.text)
-
-
-@_operation("Claim a request: nobody else can decide it")
-def claim(context: Context, request: Request, body: messages.Empty) -> Request:  # noqa: ARG001  the body is empty
-    return context.review.claim(request.id)
-
-
-@_operation("Assign a request to another reviewer", "already_voted", "invalid_input")
-def assign(context: Context, request: Request, body: messages.Assign) -> Request:
-    with refusing_input():
-        to = _person(body.to)
-    people = settings_of(context.http).sessions.people()
+def _assign(context: Context, request: Request, body: messages.Assign) -> Request:
+    to, people = _person(body.to), settings_of(context.http).sessions.people()
     who = with_roles(context.store, people, to.identity) or to.identity
     after = context.review.assign(request.id, who, force=body.force)
     if isinstance(who, Identity) and after.wanted_roles:
@@ -245,29 +207,40 @@ def assign(context: Context, request: Request, body: messages.Assign) -> Request
     return after
 
 
-@_operation("Hide a request from your own list", "decision_refused", "invalid_input")
-def snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
-    with refusing_input():
-        return context.review.snooze(request.id, body.until)
+def _snooze(context: Context, request: Request, body: messages.Snooze) -> Request:
+    return context.review.snooze(request.id, body.until)
 
 
-@_operation("Release a claimed request", "not_claimed", kinds=_READERS)
-def release(context: Context, request: Request, body: messages.Release) -> Request:
-    return context.review.release(request.id, force=body.force)
-
-
-@_operation("Postpone the expiry of a request or an unused approval")
-def extend(context: Context, request: Request, body: messages.Extend) -> Request:
-    with refusing_input("; nothing was changed"):
-        span = duration.parse(body.span)
-    return context.review.extend(request.id, span)
-
-
-@_operation("Record whether a call with an unknown outcome happened", "not_unknown", "stale_view", kinds=_READERS)
-def resolve(context: Context, request: Request, body: messages.Resolve) -> Request:
-    return context.review.resolve(
-        request.id, happened=body.happened, comment=body.comment, force=body.force, start=body.start
-    )
+_operation(
+    "approve", messages.Approve, "Approve a call, as proposed or with changes", "seen_required", "stale_view",
+    "wrong_kind", "invalid_changes", "already_voted", "reason_missing", "decision_refused", reads=_MATCH,
+    sees="an approval",
+)  # fmt: skip
+_operation("reject", messages.Reject, "Reject a request", "stale_view", "reason_missing", reads=_MATCH)
+_operation(
+    "feedback", messages.Feedback, "Send a call back to the program with a message", "stale_view", "wrong_kind",
+    "reason_missing", reads=_MATCH,
+)  # fmt: skip
+_operation("answer", messages.Reply, "Answer a question", "wrong_kind", "invalid_answer")
+_operation("cancel", messages.Cancel, "Cancel a request and end its run")
+_operation("comment", messages.Remark, "Comment on a request for its other reviewers", "invalid_input", undone="")
+_operation("claim", messages.Empty, "Claim a request: nobody else can decide it")
+_operation(
+    "assign", messages.Assign, "Assign a request to another reviewer", "already_voted", "invalid_input",
+    undone="; nothing was done", decide=_assign,
+)  # fmt: skip
+_operation(
+    "snooze", messages.Snooze, "Hide a request from your own list", "decision_refused", "invalid_input",
+    undone="; nothing was done", decide=_snooze,
+)  # fmt: skip
+_operation("release", messages.Release, "Release a claimed request", "not_claimed", kinds=_READERS)
+_operation(
+    "extend", messages.Extend, "Postpone the expiry of a request or an unused approval", undone="; nothing was changed"
+)
+_operation(
+    "resolve", messages.Resolve, "Record whether a call with an unknown outcome happened", "not_unknown", "stale_view",
+    kinds=_READERS,
+)  # fmt: skip
 
 
 # -- away --------------------------------------------------------------------------------------------------------
