@@ -17,7 +17,6 @@ from sayso.cli import main
 from sayso.server import create_app
 from sayso.server.auth.tokens import Tokens
 from sayso.server.pages import settings as settings_page
-from sayso.server.pages.settings import public_address
 from sayso.stores.base import Store
 from sayso.stores.records import Record
 from sayso.testing import sample_call
@@ -66,17 +65,11 @@ def test_the_store_and_the_gates_are_shown_with_what_they_take(ada: Browser, sto
     assert "integer" in text
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://kim:pw@db.example:5432/sayso", "postgresql://***@db.example:5432/sayso"),
-        ("https://token:x@approvals.example", "https://***@approvals.example"),
-        ("postgresql://db.example/sayso", "postgresql://db.example/sayso"),
-        ("sqlite:////home/kim@work/sayso.db", "sqlite:////home/kim@work/sayso.db"),
-    ],
-)
-def test_no_password_of_a_store_is_shown(url: str, shown: str) -> None:
-    assert public_address(url) == shown
+def test_no_password_of_a_store_is_shown(ada: Browser, store: Store) -> None:
+    store.url = "postgresql://kim:hidden@db.example/sayso?sslpassword=hidden"
+    text = text_of(ada.get("/settings").text)
+    assert "postgresql://kim:***@db.example/sayso?sslpassword=***" in text
+    assert "hidden" not in text
 
 
 def test_tokens_are_listed_and_their_secrets_are_not(ada: Browser, store: Store, clock: Clock) -> None:

@@ -10,7 +10,6 @@ import json
 from datetime import datetime
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
@@ -20,7 +19,6 @@ from sayso.audit.checkpoint import Schedule
 from sayso.channels import registry
 from sayso.channels.registry import DeliveryError, check, health, test_notification
 from sayso.model import redaction
-from sayso.model.canonical import MASK
 from sayso.model.duration import ago
 from sayso.model.edit import schema_of
 from sayso.model.request import Request
@@ -92,7 +90,7 @@ def settings(
 ) -> Response:
     """Return the page, with a message about a channel (`notice`), about being away, or about devices."""
     store = context.settings.store
-    facts = [(say("address"), public_address(store.url)), (say("requests"), f"{store.count(Filter()):,}")]
+    facts = [(say("address"), escape(store.public_url)), (say("requests"), f"{store.count(Filter()):,}")]
     facts += [(say("schema"), str(newest_schema()))] if store.url.startswith("sqlite:") else []
     schedule: Schedule | None = context.http.app.state.checkpoints
     channels, fault = check(health(store))
@@ -120,14 +118,6 @@ def _devices(context: RequestContext) -> dict[str, Any]:
         for one in push.devices(context.reviewer)
     ]
     return {"rows": rows, "key": push.public_key()}
-
-
-def public_address(url: str) -> str:
-    """Return the address of a store with user name and password masked."""
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        url = urlunsplit(parts._replace(netloc=f"{MASK}@{parts.netloc.rpartition('@')[2]}"))
-    return escape(url)
 
 
 def _gates(store: Store) -> list[dict[str, Any]]:
