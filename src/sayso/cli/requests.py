@@ -27,7 +27,7 @@ from sayso.gates.stderr import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
 from sayso.model.text import escape
-from sayso.reviews import Review
+from sayso.stores.review import page_in_sequence
 from sayso.terminal import PROGRAM_GONE
 from sayso.view import full_text
 from sayso.view.as_json import event_rows, request_document
@@ -39,29 +39,6 @@ if TYPE_CHECKING:
 
 
 _PENDING = frozenset({State.PENDING})
-
-
-def _page(
-    review: Review, lists: list[frozenset[State]], cursor: str | None, limit: int, **keywords: Any
-) -> tuple[list[Request], str | None]:  # fmt: skip
-    """Return a page of several lists in sequence, each with its states (none means all), and the next cursor.
-
-    A cursor consists of the list's number and the cursor in it.
-    """
-    number, dot, place = (cursor or "0.").partition(".")
-    if not dot or number not in {"0", "1"}:
-        raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
-    found: list[Request] = []
-    after = place or None
-    for at in range(int(number), len(lists)):
-        if len(found) == limit:
-            return found, f"{at}."
-        page = review.list(state=lists[at] or "all", cursor=after, limit=limit - len(found), **keywords)
-        found += page.requests
-        if page.cursor is not None:
-            return found, f"{at}.{page.cursor}"
-        after = None
-    return found, None
 
 
 @click.command()
@@ -95,8 +72,12 @@ def ls(
     try:
         is_all = quiet and limit is None and cursor is None
         every = (one for each in lists for one in cli.reader.list(state=each or "all", newest=newest, **filters))
-        page = partial(_page, cli.reader, lists, cursor, limit or 50, newest=newest, **filters)
-        found, after = (list(every), None) if is_all else page()
+        pages = {
+            str(at): partial(cli.reader.list, state=each or "all", newest=newest, **filters)
+            for at, each in enumerate(lists)
+        }
+        page = None if is_all else page_in_sequence(pages, cursor, limit or 50)
+        found, after = (list(every), None) if page is None else (list(page.requests), page.cursor)
         if not found and "run" in cli.filters:
             cli.check_run(cli.filters["run"])
     except (

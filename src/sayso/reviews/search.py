@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sayso.model.request import LIVE, Request, State
 from sayso.model.text import closest
 from sayso.stores.base import Filter, Page, ReviewStore
-from sayso.stores.review import requests_in
-
-_CHUNK = 200
+from sayso.stores.review import page_where, requests_in
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,10 @@ class Search:
 
     def page(self, store: ReviewStore, *, cursor: str | None, limit: int, newest: bool) -> Page:
         """Return a page; raises `ValueError` if the cursor is not from this list."""
+        read = partial(store.list, self.wanted, newest=newest)
         if self._is_indexed:
-            return store.list(self.wanted, cursor=cursor, limit=limit, newest=newest)
-        found, chunk = list[Request](), _CHUNK
-        while True:
-            page = store.list(self.wanted, cursor=cursor, limit=chunk, newest=newest)
-            passing = [place for place, request in enumerate(page.requests, 1) if self._passes(request)]
-            room = limit - len(found)
-            if len(passing) >= room and passing[room - 1] < len(page.requests):
-                chunk = passing[room - 1]  # only a page that ends with a request has the cursor right after it
-                continue
-            found += [page.requests[place - 1] for place in passing]
-            chunk, cursor = _CHUNK, page.cursor
-            if cursor is None or len(found) == limit:
-                return Page(tuple(found), cursor)
+            return read(cursor=cursor, limit=limit)
+        return page_where(read, self._passes, cursor=cursor, limit=limit)[0]
 
     def count(self, store: ReviewStore) -> int:
         """Return how many requests match."""

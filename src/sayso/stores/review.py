@@ -8,8 +8,9 @@ are in the journal; a snooze is a reviewer's own setting and is not.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, cast
 
 from sayso import clock, errors
@@ -26,7 +27,7 @@ from sayso.stores.program import RequestStore
 from sayso.stores.records import Record, RecordVerbs, drop_if_there, row_of_record, verb
 from sayso.stores.transaction import Transaction, changed
 
-_PAGE, _REQUESTS = 1000, 500
+_PAGE, _REQUESTS, _CHUNK = 1000, 500, 200
 
 
 class ReviewStore(RequestStore):
@@ -200,6 +201,53 @@ def requests_with(store: ReviewStore, ids: Collection[str], states: frozenset[St
     if not ids:  # a filter without ids would list every request
         return []
     return [*store.list(Filter(states=states, ids=frozenset(ids)), limit=len(ids)).requests]
+
+
+def page_where(
+    read: Callable[..., Page], passes: Callable[[Request], bool], *, cursor: str | None, limit: int,
+    chunk: int = _CHUNK, most: float = inf,
+) -> tuple[Page, int]:  # fmt: skip
+    """Return a page of the requests of a list that pass a test, and how many were read for it.
+
+    `read` takes `cursor` and `limit`; it reads `chunk` at a time, with 0 as many as are missing, for a test that most
+    pass. After `most` the page ends, short or even empty. Raises `ValueError` if the cursor is not from this list.
+    """
+    found, looked = list[Request](), 0
+    while True:
+        page = read(cursor=cursor, limit=chunk or limit - len(found))
+        passing = [place for place, request in enumerate(page.requests) if passes(request)]
+        passing = passing[: limit - len(found)]
+        ends = page
+        if len(found) + len(passing) == limit and passing[-1] + 1 < len(page.requests):
+            # The cursor right after the last one; only a page that ends with it has that cursor.
+            ends = read(cursor=cursor, limit=passing[-1] + 1)
+            if not ends.requests or ends.requests[-1].id != page.requests[passing[-1]].id:
+                chunk = 0  # a request changed meanwhile: read only as many as fit, which needs no such page
+                continue
+        found += [page.requests[place] for place in passing]
+        cursor, looked = ends.cursor, looked + len(page.requests)
+        if cursor is None or len(found) == limit or looked >= most:
+            return Page(tuple(found), cursor), looked
+
+
+def page_in_sequence(lists: Mapping[str, Callable[..., Page]], cursor: str | None, limit: int) -> Page:
+    """Return a page of several lists, one after another, each of which is read with `cursor` and `limit`.
+
+    Its cursor is the name of a list, a dot, and the cursor in it. Raises `ValueError` if the cursor is not one of them.
+    """
+    names, found = list(lists), list[Request]()
+    name, dot, place = (f"{names[0]}." if cursor is None else cursor).partition(".")
+    if not dot or name not in lists:
+        raise ValueError(f"{cursor!r} is not a cursor of this list; begin again without one")
+    for one in names[names.index(name) :]:
+        if len(found) == limit:
+            return Page(tuple(found), f"{one}.")
+        page = lists[one](cursor=place or None, limit=limit - len(found))
+        found += page.requests
+        if page.cursor is not None:
+            return Page(tuple(found), f"{one}.{page.cursor}")
+        place = ""
+    return Page(tuple(found), None)
 
 
 def rows_of(

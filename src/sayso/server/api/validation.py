@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn, cast
 
 from starlette.requests import Request as Http
@@ -39,6 +40,7 @@ from sayso.stores.base import Filter, Page, Store
 from sayso.stores.codec import asked_values
 from sayso.stores.http_messages import AskedRequest
 from sayso.stores.records import Record
+from sayso.stores.review import page_where
 from sayso.view.full_text import headline, subject_rows
 from sayso.view.summary import risk_rank
 
@@ -404,16 +406,9 @@ class Ownership(Context):
         Raises:
             ValueError: The cursor is not one of this list.
         """
-        found: list[Request] = []
-        looked_at = 0
-        while True:
-            # Read no more than are still wanted, so that the cursor points right behind the last one returned.
-            page = self.store.list(wanted, cursor=cursor, limit=limit - len(found), newest=newest)
-            found += filter(self.is_mine, page.requests)
-            looked_at += len(page.requests)
-            cursor = page.cursor
-            if cursor is None or len(found) == limit or looked_at >= _LOOKED_AT:
-                return Page(tuple(found), cursor)
+        # A program mostly lists its own runs, so most pass.
+        read = partial(self.store.list, wanted, newest=newest)
+        return page_where(read, self.is_mine, cursor=cursor, limit=limit, chunk=0, most=_LOOKED_AT)[0]
 
     # -- runs --------------------------------------------------------------------------------------------------
 

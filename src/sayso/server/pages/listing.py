@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, get_args
 from urllib.parse import parse_qsl, urlencode
@@ -26,6 +27,7 @@ from sayso.model.canonical import display
 from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
 from sayso.model.text import ENGLISH, csv_row, later, say, speaking
+from sayso.reviews.search import RequestPage
 from sayso.server.context import RequestContext, pending_filter
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, group_key, pending_group_key
@@ -33,7 +35,7 @@ from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import list_rows, render
 from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
-from sayso.stores.review import requests_with
+from sayso.stores.review import page_in_sequence, page_where, requests_with
 from sayso.view import full_text
 from sayso.view.summary import RISKS, channel_name
 
@@ -282,8 +284,8 @@ def _listing(
         if search.order or (fold and search.folds):
             found, cursor = search.window_page(cursor or ".", size, fold=fold and search.folds)
         else:
-            requests, cursor = search.page(cursor or ".")
-            found = [[request] for request in requests]
+            first = search.page(cursor or ".", PAGE)
+            found, cursor = [[request] for request in first.requests], first.cursor
     except ValueError as error:
         raise HTTPException(400, str(error)) from None
     next_page = None if cursor is None else context.path(*page, cursor=cursor, **search.asked)
@@ -346,29 +348,15 @@ class _Search:
             "kind": kind or None,
             "risk": asked["risk"] or None, "claimed_by": context.reviewer if asked["mine"] and not absent else None,
         }  # fmt: skip
-        self._found: list[Request] = []
         self.looked = 0
 
-    def page(self, cursor: str, size: int | None = None) -> tuple[list[Request], str | None]:
-        """Return one page, and the cursor of the next: the name of a stage, and the cursor in it.
-
-        A cursor in a stage that other lists of the inbox have, but not this one, means its beginning.
-        """
-        self._size = PAGE if size is None else size
-        name, dot, place = cursor.partition(".")
-        names = [stage.name for stage in self._stages]
-        if not dot or name not in {"", *names, *_FIRST, *map(str, State)}:
+    def page(self, cursor: str, size: int) -> Page:
+        """Return one page. A cursor of a stage that other lists have, but not this one, means its beginning."""
+        name, dot, _ = cursor.partition(".")
+        if not dot or name not in {"", *_FIRST, _REST, *map(str, State)}:
             raise ValueError(say("this is not a cursor of this list; start again without one"))
-        at = names.index(name) if name in names else 0
-        place = place if name in names else ""
-        for stage in self._stages[at:]:
-            if len(self._found) == self._size:
-                return self._found, f"{stage.name}."
-            goes_on = self._take(stage, place or None)
-            if goes_on is not None:
-                return self._found, f"{stage.name}.{goes_on}"
-            place = ""
-        return self._found, None
+        stages = {stage.name: partial(self._page, stage) for stage in self._stages}
+        return page_in_sequence(stages, cursor if name in stages else None, size)
 
     def window_page(self, cursor: str, size: int, *, fold: bool) -> tuple[list[list[Request]], str | None]:
         """Return one page of a window of requests that are read, sorted and folded together, and the next cursor.
@@ -379,7 +367,8 @@ class _Search:
         begin = begin if colon else "0"
         if not begin.isascii() or not begin.isdigit() or len(begin) > len(str(LOOK)):
             raise ValueError(say("this is not a cursor of this list; start again without one"))
-        found, goes_on = self.page(start, LOOK if self.order else _FOLDED)
+        page = self.page(start, LOOK if self.order else _FOLDED)
+        found = list(page.requests)
         if self.order:
             key, place = _KEYS[self.order], {state: at for at, states in enumerate(self._lists) for state in states}
             found.sort(key=lambda request: (place.get(request.state, len(place)), key(request)))
@@ -387,37 +376,25 @@ class _Search:
         ends = int(begin) + size
         if ends < len(groups):
             return groups[int(begin) : ends], f"{start}:{ends}"
-        return groups[int(begin) : ends], None if goes_on is None else f"{goes_on}:0"
+        return groups[int(begin) : ends], None if page.cursor is None else f"{page.cursor}:0"
 
     def every(self) -> Iterator[Request]:
-        for stage in self._stages:
-            place: str | None = None
-            while True:
-                page = self._list(stage, place, _CHUNK)
-                yield from (one for one in page.requests if self._matches(one, stage))
-                place = page.cursor
-                if place is None:
-                    break
+        return (one for stage in self._stages for one in self._list(stage) if self._matches(stage, one))
 
-    def _take(self, stage: _Stage, place: str | None) -> str | None:
-        """Fill the page from a stage; return the cursor where the stage continues, or None at its end."""
-        while True:
-            room = self._size - len(self._found)
-            page = self._list(stage, place, _CHUNK if self._tests else min(room, _MOST_AT_ONCE))
-            passing = [at for at, request in enumerate(page.requests) if self._matches(request, stage)][:room]
-            self._found += [page.requests[at] for at in passing]
-            self.looked += len(page.requests)
-            if len(passing) == room and passing[-1] + 1 < len(page.requests):
-                return self._list(stage, place, passing[-1] + 1).cursor
-            if page.cursor is None or len(self._found) == self._size or self.looked >= LOOK:
-                return page.cursor
-            place = page.cursor
+    def _page(self, stage: _Stage, *, cursor: str | None, limit: int) -> Page:
+        page, looked = page_where(
+            partial(self._list, stage), partial(self._matches, stage), cursor=cursor, limit=limit,
+            chunk=_CHUNK if self._tests else 0, most=LOOK - self.looked,
+        )  # fmt: skip
+        self.looked += looked
+        return page
 
-    def _list(self, stage: _Stage, place: str | None, limit: int) -> Page:
+    def _list(self, stage: _Stage, *, cursor: str | None = None, limit: int | None = None) -> RequestPage:
         wanted: dict[str, Any] = self._filters if not stage.risk else self._filters | {"risk": stage.risk}
-        return self._review.list(state=stage.states, cursor=place, limit=limit, newest=self._newest, **wanted)
+        limit = None if limit is None else min(limit, _MOST_AT_ONCE)
+        return self._review.list(state=stage.states, cursor=cursor, limit=limit, newest=self._newest, **wanted)
 
-    def _matches(self, request: Request, stage: _Stage) -> bool:
+    def _matches(self, stage: _Stage, request: Request) -> bool:
         is_listed_before = stage.risk == _REST and request.risk in _FIRST
         return not is_listed_before and all(test(request) for test in self._tests)
 
