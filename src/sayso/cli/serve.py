@@ -29,7 +29,7 @@ import click
 from sayso import config, errors
 from sayso.audit.checkpoint import checkpointing
 from sayso.channels.outbox import delivering
-from sayso.channels.settings import Table, allowed_reviewers
+from sayso.channels.settings import LOOPBACK, Table, allowed_reviewers
 from sayso.cli import context
 from sayso.cli.audit import signer
 from sayso.cli.context import CliContext, Number, echo, echo_err
@@ -53,7 +53,6 @@ _OIDC = ("issuer", "client_id", "client_secret_env", "name", "scopes", "roles_cl
 _GRACE = 5  # seconds for requests in progress; streams and long polls are ended at once
 _SECONDS_BETWEEN_LINKS = 5.0  # minimum interval between new addresses for visitors who are not signed in
 _CHECKPOINT = timedelta(hours=1)
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _BOTH = ("127.0.0.1", "::1")  # the addresses to which a browser resolves NAME.localhost
 _TRIES = 20
 _WAYS = "--login-links (links that `sayso login` prints), --proxy-header with --trusted-proxy, or [oidc] in sayso.toml"
@@ -351,7 +350,7 @@ class Place:
     def is_open(self) -> bool:
         """Whether it can be reached from another machine."""
         is_here = ipaddress.ip_address(self.address).is_loopback
-        return not is_here or (self.base_url is not None and urlsplit(self.base_url).hostname not in _LOOPBACK_NAMES)
+        return not is_here or (self.base_url is not None and urlsplit(self.base_url).hostname not in LOOPBACK)
 
     @property
     def can_be_named(self) -> bool:

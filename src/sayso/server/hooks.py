@@ -186,17 +186,14 @@ def _decide_as(review: Review, message: _Message) -> Request:
         current = review.get(request_id).current_fingerprint
         if current != seen:
             raise errors.StaleViewError(request_id, seen=seen, current=current)
-    match message.verb:
-        case "approve":
-            return review.approve(request_id, changes=message.changes, comment=comment, seen=seen)
-        case "reject":
-            return review.reject(request_id, comment, seen=seen)
-        case "feedback":
-            return review.feedback(request_id, comment or "", seen=seen)
-        case "answer":
-            return review.answer(request_id, message.answer, comment=comment)
-        case "cancel":
-            return review.cancel(request_id, comment)
+    given: dict[str, Any] = {"comment": comment}
+    if message.verb in {"approve", "reject", "feedback"}:
+        given["seen"] = seen
+    if message.verb == "approve":
+        given["changes"] = message.changes
+    if message.verb == "answer":
+        given["value"] = message.answer
+    return getattr(review, message.verb)(request_id, **given)
 
 
 async def receive(http: Http) -> Response:

@@ -123,7 +123,7 @@ def local_hostname(store: Store) -> str:
     Raises:
         ConfigError: The server's secret cannot be used.
     """
-    return f"sayso-{TokenSigner(store).label('name of the inbox')}.localhost"
+    return f"sayso-{TokenSigner(store).mac('name of the inbox', '')[:16]}.localhost"
 
 
 class OwnName:

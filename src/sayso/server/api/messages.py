@@ -48,7 +48,14 @@ Limit = Annotated[int, Field(ge=1, le=200, description="The maximum number of it
 Text = Annotated[str | None, Field(min_length=1, max_length=1_000)]
 
 
-class RequestsQuery(Query):
+class PageQuery(Query):
+    """A page of a list."""
+
+    cursor: Cursor = None
+    limit: Limit = 200
+
+
+class RequestsQuery(PageQuery):
     """A filter of requests."""
 
     state: list[State | Literal["all"]] = Field(
@@ -67,31 +74,20 @@ class RequestsQuery(Query):
     claimed_by: Annotated[Text, Field(description="`issuer:subject`, or the subject of a local person.")] = None
     mine: Annotated[bool, Field(description="Only requests that you have claimed.")] = False
     newest: Annotated[bool, Field(description="Newest first.")] = False
-    cursor: Cursor = None
     limit: Limit = 50
 
 
-class JournalQuery(Query):
+class JournalQuery(PageQuery):
     """A filter of journal rows."""
 
     run: Text = None
-    cursor: Cursor = None
-    limit: Limit = 200
 
 
-class PageQuery(Query):
-    """A page of a list."""
-
-    cursor: Cursor = None
-    limit: Limit = 200
-
-
-class RunsQuery(Query):
+class RunsQuery(PageQuery):
     """A filter of runs."""
 
     state: RunState | None = None
     name: Text = None
-    cursor: Cursor = None
     limit: Limit = 50
 
 

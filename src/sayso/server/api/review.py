@@ -113,8 +113,8 @@ def journal(context: Context, query: messages.JournalQuery) -> messages.Journal:
 
 
 def _rows(
-    context: Context, query: messages.PageQuery | messages.JournalQuery, run_id: str | None, request_id: str | None
-) -> messages.Journal:
+    context: Context, query: messages.PageQuery, run_id: str | None, request_id: str | None
+) -> messages.Journal:  # fmt: skip
     store, after = context.store, None
     if query.cursor is not None:
         seq, dot, run = query.cursor.partition(".")

@@ -38,15 +38,13 @@ T = TypeVar("T")
 _PURPOSE, _COOKIE, _LASTS = "openid flow", "sayso-openid", timedelta(minutes=10)
 AT_PROVIDER = 8  # concurrent requests to the provider
 _ANSWER = ("code", "state", "iss", "error")
-_LINK_REFUSED = {
-    "foreign": later("This is not a login link of this server, or it was not copied completely. Nobody was signed in."),
-    "ended": later("This login link has expired. Nobody was signed in."),
-    "used": later("This login link was already used; each works once. Nobody was signed in."),
-}
-_LINK_LOGGED = {
-    "foreign": "it was not signed with this server's secret; create links with the server's store and SAYSO_SECRET",
-    "ended": "it has expired",
-    "used": "it was used before",
+_LINK_REFUSED = {  # what the page says, and what the log says
+    "foreign": (
+        later("This is not a login link of this server, or it was not copied completely. Nobody was signed in."),
+        "it was not signed with this server's secret; create links with the server's store and SAYSO_SECRET",
+    ),
+    "ended": (later("This login link has expired. Nobody was signed in."), "it has expired"),
+    "used": (later("This login link was already used; each works once. Nobody was signed in."), "it was used before"),
 }
 _NO_FLOW = later("this sign-in did not begin in this browser, was used, or took too long; start again from the inbox")
 
@@ -74,10 +72,11 @@ async def use_link(http: Http) -> Response:
     if await run_in_threadpool(context.session_of, http) is not None:
         # This browser used the link: a second click, or a click after going back.
         return context.redirect(context.path_to(http))
-    fault = _count_failure(http, HTTPException(401, say(_LINK_REFUSED[found])))
+    shown, logged = _LINK_REFUSED[found]
+    fault = _count_failure(http, HTTPException(401, say(shown)))
     if fault.status_code == 401:
         faults: FaultLog = http.app.state.faults
-        faults.warn(f"a login link was refused: {_LINK_LOGGED[found]}; from {escape(settings.sender(http))}")
+        faults.warn(f"a login link was refused: {logged}; from {escape(settings.sender(http))}")
     raise fault
 
 

@@ -148,10 +148,6 @@ class TokenSigner:
             self._store.drop(old.kind, old.key)
         return is_first
 
-    def label(self, purpose: str) -> str:
-        """Return 16 stable hexadecimal digits that can be computed only with the secret."""
-        return self.mac(purpose, "")[:16]
-
     def mac(self, purpose: str, text: str) -> str:
         """Return the HMAC-SHA-256 of a text for a purpose, as 64 hexadecimal digits."""
         key = hmac.digest(self._key(), f"sayso {purpose} 1".encode(), hashlib.sha256)
