@@ -104,7 +104,7 @@ _KNOWN = frozenset({
     later("unknown"), later("rejected"), later("feedback"), later("answered"), later("cancelled"),
     later("expired"), later("approve"), later("reject"), later("answer"), later("cancel"),
     later("paused"), later("broken"), later("ended"), later("revoked"), later("used up"),
-    later("ask"), later("review"), later("admin"), later("tool"), later("agent"), later("workflow"),
+    later("tool"), later("agent"), later("workflow"),
     later("success"), later("error"), later("waiting"), later("decided"), later("call"), later("question"), *RISKS,
 })  # fmt: skip
 """The words of sayso that pages show and translate: states, decisions, risks, kinds."""

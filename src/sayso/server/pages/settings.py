@@ -24,7 +24,7 @@ from sayso.model.edit import schema_of
 from sayso.model.request import Request
 from sayso.model.reviewer import name_of
 from sayso.model.text import escape, say
-from sayso.server.auth.tokens import Token, Tokens, doubt_about
+from sayso.server.auth.tokens import doubt_about
 from sayso.server.context import DEVICE_COOKIE, RequestContext, device_key, redirect, set_cookie
 from sayso.server.language import choose_language, language_of, languages
 from sayso.server.pages.edits import NotDoneError, colleagues, person_named
@@ -99,8 +99,7 @@ def settings(
     return render(
         context, "settings.html", status=status, notice=notice, is_fault=status != 200, store=facts,
         gates=_gates(store), most=_MOST, channels=channels, channel_fault=fault,
-        tokens=[(one, _token_status(one)) for one in Tokens(store).all()], of_devices=of_devices,
-        devices=None if find_spec("pywebpush") is None else _devices(context),
+        of_devices=of_devices, devices=None if find_spec("pywebpush") is None else _devices(context),
         evidence_fault=None if schedule is None else schedule.problem,
         choices=[("", say("as in the browser")), *((one.tag, one.name) for one in languages().values())],
         chosen="" if chosen is None else chosen.tag, away_fault=away_fault, colleagues=colleagues(context),
@@ -135,15 +134,6 @@ def _gates(store: Store) -> list[dict[str, Any]]:
             "call": newest.call, "asked": 1 + len(others), "last": newest.created_at, "kinds": kinds, "schema": schema,
         })  # fmt: skip
     return gates
-
-
-def _token_status(token: Token) -> str:
-    now = clock.now()
-    if token.revoked_at is not None:
-        return say("revoked %(ago)s", ago=ago(token.revoked_at, now))
-    if token.is_good(now):
-        return say("expires %(day)s", day=f"{token.expires_at:%Y-%m-%d}")
-    return say("ended %(ago)s", ago=ago(token.expires_at, now))
 
 
 # -- notifications in the reader's browsers, which `sayso.server.web_push` sends -------------------------------------
