@@ -51,16 +51,13 @@ def me(context: Context) -> messages.Me:
 
 @router.get("/v1/requests", "List requests, oldest first", kinds=_READERS)
 def list_requests(context: Context, query: messages.RequestsQuery) -> messages.Requests:
+    given: dict[str, Any] = {**vars(query), "state": "all" if "all" in query.state else query.state or None}
     with refusing_input():
-        claimer = context.principal.reviewer if query.mine else None
-        if query.claimed_by is not None and not query.mine:
-            claimer = _person(query.claimed_by)
-        page = context.review.list(
-            state="all" if "all" in query.state else query.state or None, run=query.run, tool=query.tool,
-            risk=query.risk, agent=query.agent, kind=query.kind, text=query.text,
-            claimed_by=claimer, older_than=query.older_than, newest=query.newest, cursor=query.cursor,
-            limit=query.limit,
-        )  # fmt: skip
+        if given.pop("mine"):
+            given["claimed_by"] = context.principal.reviewer
+        elif query.claimed_by is not None:
+            given["claimed_by"] = _person(query.claimed_by)
+        page = context.review.list(**given)
     found = [messages.Request.of(one, context.review) for one in page.requests]
     return messages.Requests(requests=found, cursor=page.cursor)
 
@@ -172,7 +169,8 @@ def _operation(
     """
 
     def handler(context: Context, body: Any) -> messages.Request:
-        request, given = _request(context), dict(body)
+        request = _request(context)
+        given: dict[str, Any] = {**vars(body)}
         if "seen" in given:
             given["seen"] = _must_have_seen(context, body.seen, sees) if sees else _seen(context, body.seen)
         with nullcontext() if undone is None else refusing_input(undone):
@@ -272,13 +270,11 @@ def back(context: Context, _: messages.Empty) -> messages.Delegations:
     problems=(*_EACH, "seen_required", "stale_view", "wrong_kind", "invalid_changes", "already_voted", "grant_refused"),
 )  # fmt: skip
 def grant(context: Context, body: messages.GrantTerms) -> messages.Grant:
-    request, seen = _request(context), _must_have_seen(context, body.seen, "a grant")
+    request = _request(context)
+    given: dict[str, Any] = {**vars(body), "seen": _must_have_seen(context, body.seen, "a grant")}
     with refusing_input("; nothing was decided"):
-        lasts = duration.parse(body.lasts)
-    return messages.Grant.of(context.review.grant(
-        request.id, count=body.count, here=body.here, without=body.without, at_most=body.at_most,
-        exactly=body.exactly, changes=body.changes, comment=body.comment, seen=seen, lasts=lasts,
-    ))  # fmt: skip
+        given["lasts"] = duration.parse(body.lasts)
+    return messages.Grant.of(context.review.grant(request.id, **given))
 
 
 @router.get("/v1/grants", "List grants, newest first, and the use of budgets", kinds=_READERS)
