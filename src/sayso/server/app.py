@@ -57,7 +57,6 @@ from sayso.server.pages import request as request_page
 from sayso.server.pages import runs as run_pages
 from sayso.server.pages import settings as settings_page
 from sayso.server.pages.rendering import assets, error_text, has_error_text, render, render_public
-from sayso.server.pages.views import change_view
 from sayso.server.protection import LOOPBACK, Guard, InFlight, Rate
 from sayso.server.web_push import Push
 from sayso.server.writer import Writer
@@ -198,7 +197,7 @@ def _routes() -> list[BaseRoute]:
         Route("/stop", post_route(grant_pages.stop_starts), methods=["POST"]),
         Route("/go", get_route(grant_pages.confirm_restart)),
         Route("/go", post_route(grant_pages.restart), methods=["POST"]),
-        Route("/views/{verb}", post_route(change_view), methods=["POST"]),
+        Route("/views/{verb}", post_route(listing.change_view), methods=["POST"]),
         Route("/settings", get_route(settings_page.settings)),
         Route("/settings/language", post_route(settings_page.set_language), methods=["POST"]),
         Route("/settings/away", post_route(settings_page.go_away), methods=["POST"]),

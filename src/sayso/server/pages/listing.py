@@ -1,4 +1,4 @@
-"""The inbox and the history: filters and cursor from the address, one page of requests, and the export of the history.
+"""The inbox and the history: filters and cursor from the address, a page of requests, saved views, and the export.
 
 The inbox lists unknown outcomes first, then pending requests, high risks first, then other open ones, each oldest
 first; the history lists decided ones, newest first. Some filters (who asked, who decided, how) are applied here and not
@@ -10,8 +10,10 @@ error, never an empty list.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,19 +24,19 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
-from sayso import clock
+from sayso import clock, errors
 from sayso.model.canonical import display
 from sayso.model.request import LIVE, Request, State, Verb
 from sayso.model.reviewer import Identity
-from sayso.model.text import ENGLISH, csv_row, later, say, speaking
+from sayso.model.text import ENGLISH, csv_row, escape, later, say, speaking, storable
 from sayso.reviews.search import RequestPage
-from sayso.server.context import RequestContext, pending_filter
+from sayso.server.context import RequestContext, pending_filter, redirect
 from sayso.server.pages.alike import fold as folded
 from sayso.server.pages.alike import folded_row, group_key, pending_group_key
 from sayso.server.pages.arguments import amount_of
 from sayso.server.pages.rendering import list_rows, render
-from sayso.server.pages.views import FILTERS, views_of
 from sayso.stores.base import Page
+from sayso.stores.records import Record
 from sayso.stores.review import page_in_sequence, page_where, requests_with
 from sayso.view import full_text
 from sayso.view.summary import RISKS, channel_name
@@ -53,14 +55,14 @@ _SEARCH_WORDS = {"mentions:me": "mentions", "snoozed": "snoozed", "approved:me":
 _ABOUT_ME = {"mine", "mentions", "snoozed", "voted"}
 _NOBODY = "nobody"
 _CHIPS = {
-    "q": later("search"), "mine": later("claimed by me"), "assigned": later("assigned to"),
-    "mentions": later("mentions me"), "state": later("state"), "kind": later("kind"),
-    "tool": later("function"), "run": later("run"), "risk": later("risk"), "snoozed": later("snoozed"),
-    "voted": later("approved by me"),
+    "q": later("search"), "state": later("state"), "kind": later("kind"), "tool": later("function"),
+    "run": later("run"), "risk": later("risk"), "mine": later("claimed by me"), "assigned": later("assigned to"),
+    "mentions": later("mentions me"), "snoozed": later("snoozed"), "voted": later("approved by me"),
     "agent": later("asked by"), "by": later("by"), "verb": later("verb"), "channel": later("channel"),
     "from": later("from"), "to": later("to"), "grant": later("let through by the grant"),
 }  # fmt: skip
 _ORDERS = ("sort", "fold")
+FILTERS = (*_CHIPS, *_ORDERS)
 _FIRST, _REST = RISKS[:2], ""
 
 Lists = tuple[frozenset[State], ...]
@@ -467,6 +469,52 @@ def _is_named(who: Identity, part: str) -> bool:
 def _decided_at(request: Request) -> datetime:
     """Return when a request was decided; if it was not, when it expires."""
     return request.expires_at if request.decision is None else request.decision.at
+
+
+# -- saved views ---------------------------------------------------------------------------------------------------
+# A view is the query string of a list under a name: it grants no rights and is not in the journal. Each person's views
+# are records of a kind of their own.
+
+_MOST_VIEWS, _LONGEST_NAME, _LONGEST_WORDS = 30, 40, 2_000
+
+
+def views_of(context: RequestContext) -> list[dict[str, str]]:
+    """Return a person's views, sorted by name; none if a record was altered."""
+    found: list[dict[str, str]] = []
+    with suppress(errors.StoreCorruptError):
+        found = [
+            {
+                "key": record.key, "name": escape(str(record.body.get("name"))),
+                "words": _address(_filters_of(str(record.body.get("words")))[0]),  # the query string of the list
+            }
+            for record in context.settings.store.records(_kind(context), limit=_MOST_VIEWS)
+        ]  # fmt: skip
+    return sorted(found, key=lambda view: view["name"].casefold())
+
+
+def change_view(context: RequestContext) -> Response:
+    """Save a view, replacing one of the same name, or remove one."""
+    verb, store, kind = context.http.path_params["verb"], context.settings.store, _kind(context)
+    if verb == "remove":
+        store.drop(kind, context.form.get("view", "") or "-")
+        return redirect(context.path())
+    if verb != "save":
+        raise HTTPException(404, say("there is no such action"))
+    name, (asked, _) = " ".join(storable(context.field("name") or "").split()), _filters_of(context.form.get("in", ""))
+    words = _address(asked)
+    if not 0 < len(name) <= _LONGEST_NAME or not 0 < len(words) <= _LONGEST_WORDS:
+        refusal = later("a view has a name of 1 to %(most)s characters, and a filter; nothing was saved")
+        raise HTTPException(400, say(refusal, most=_LONGEST_NAME))
+    key = hashlib.sha256(name.casefold().encode()).hexdigest()[:32]  # keys of records are not sealed
+    if store.record(kind, key) is None and store.count_records(kind, _MOST_VIEWS) >= _MOST_VIEWS:
+        refusal = say("there are %(most)s views already; remove one first. Nothing was saved", most=_MOST_VIEWS)
+        raise HTTPException(400, refusal)
+    store.keep(Record(kind, key, {"name": name, "words": words}))
+    return redirect(f"{context.path()}?{words}")
+
+
+def _kind(context: RequestContext) -> str:
+    return f"view/{context.reviewer.identity.folded}"
 
 
 # -- the history as a file -----------------------------------------------------------------------------------------
