@@ -64,7 +64,7 @@ def test_shares_and_spans_are_of_what_people_decided(store: MemoryStore, clock: 
     store.ask(sample_call())
     whole = seen(store).whole
     assert (whole.asked, whole.approved, whole.changed, whole.refused) == (8, 4, 1, 2)
-    assert (whole.answered, whole.expired) == (0, 1)
+    assert (whole.answered, whole.expired, whole.waiting) == (0, 1, 1)
     assert whole.approval_rate == 4 / 6
     assert (whole.within(50), whole.within(90)) == (timedelta(seconds=10), timedelta(seconds=40))
     assert (whole.hasty, whole.hasty_share) == (2, 2 / 6)
@@ -76,7 +76,7 @@ def test_what_the_program_takes_back_is_nobodys_decision(store: MemoryStore, clo
     clock.tick(seconds=1)
     store.withdraw(asked.id, Identity(PROGRAM, "tests"))
     found = seen(store)
-    assert (found.whole.asked, found.whole.refused, found.whole.expired) == (2, 1, 0)
+    assert (found.whole.asked, found.whole.refused, found.whole.withdrawn) == (2, 1, 1)
     assert (found.whole.spans, found.whole.hasty) == ([timedelta(seconds=10)], 0)
     assert [str(who) for who, _ in found.reviewers] == ["ada"]
 
@@ -174,7 +174,7 @@ def test_the_parts_of_a_bar_follow_one_another_and_empty_ones_are_left_out() -> 
     assert bar("x", "", [("approved", 0)], 0, "0").parts == []
 
 
-@pytest.mark.parametrize("tallies", [[], [Tally()], [Tally(), Tally(asked=4)]])
+@pytest.mark.parametrize("tallies", [[], [Tally()], [Tally(), Tally(waiting=4)]])
 def test_a_chart_of_nothing_has_no_columns(tallies: list[Tally]) -> None:
     assert waits_chart(tallies).columns == ()
 

@@ -46,6 +46,7 @@ class Tally:
         changed: Approved ones that were changed.
         refused: Requests that a person rejected, sent back or cancelled.
         expired: Requests that expired without a decision.
+        withdrawn: Requests that the program withdrew.
         spans: How long each decision took.
     """
 
@@ -55,6 +56,8 @@ class Tally:
     refused: int = 0
     answered: int = 0
     expired: int = 0
+    waiting: int = 0
+    withdrawn: int = 0
     spans: list[timedelta] = field(default_factory=list[timedelta], repr=False)
 
     def add(self, request: Request, until: datetime) -> None:
@@ -64,8 +67,12 @@ class Tally:
             self.add_decision(request, decision)
             return
         self.asked += 1
-        # Even if it is not recorded as expired yet.
-        self.expired += decision is None and (request.state is State.EXPIRED or request.expires_at <= until)
+        if decision is not None:
+            self.withdrawn += decision.under is None
+        elif request.state is State.EXPIRED or request.expires_at <= until:
+            self.expired += 1  # even if it is not recorded as expired yet
+        else:
+            self.waiting += 1
 
     def add_decision(self, request: Request, decision: Decision) -> None:
         """Count one person's decision or vote."""
