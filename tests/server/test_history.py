@@ -188,7 +188,7 @@ def test_figures_are_on_the_page_by_tool_and_reviewer(ada: Browser, store: Store
     text = re.sub(r"\s+", " ", text_of(page.text))
     assert "approval rate67%" in text
     assert "50 % decided within30 s" in text
-    assert page.text.count('<svg class="chart"') == 1
+    assert page.text.count('<svg class="chart"') == 2
     links = {name: link for link, name in re.findall(r'<th scope="row"><a href="([^"]+)">([^<]+)</a>', page.text)}
     assert {name: ada.get(link).text.count("data-row>") for name, link in links.items()} == {
         "pay": 3, "questions": 1, "ada": 2, "bob": 2, "cleo": 1,

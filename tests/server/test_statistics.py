@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import sayso
 from sayso import clock as sayso_clock
 from sayso.model.request import Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum
-from sayso.server.pages.insights import QUESTIONS, Insight, Tally, bar, insight, waits_chart
+from sayso.server.pages.insights import QUESTIONS, Insight, Tally, bar, counts_chart, insight, waits_chart
 from sayso.server.pages.rendering import brief_span, percent
 from sayso.stores.memory import MemoryStore
 from sayso.testing import sample_call, sample_question
@@ -127,6 +127,21 @@ def test_only_what_was_asked_in_the_window_counts(store: MemoryStore, clock: Clo
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("days", "pieces"), [(1, 1), (7, 7), (30, 30), (90, 13)])
+def test_a_window_is_cut_into_days_or_weeks_and_none_is_lost(
+    store: MemoryStore, clock: Clock, days: int, pieces: int
+) -> None:
+    for _ in range(days):
+        decided(store, clock, "approve", 1)
+        clock.tick(days=1, seconds=-1)
+    clock.tick(days=-1)
+    found = seen(store, days)
+    assert len(found.periods) == pieces
+    assert sum(tally.approved for _, tally in found.periods) == found.whole.approved == days
+    assert found.periods[0][0] == found.since
+    assert all(begin.hour == begin.minute == 0 for begin, _ in found.periods)
+
+
 def test_more_than_the_bound_is_not_read_and_that_is_said(store: MemoryStore, clock: Clock) -> None:
     for _ in range(5):
         decided(store, clock, "approve", 1)
@@ -144,6 +159,22 @@ def test_it_reads_and_never_writes(store: MemoryStore, clock: Clock) -> None:
 
 
 # -- charts ----------------------------------------------------------------------------------------------------
+
+
+def periods(*tallies: Tally) -> list[tuple[datetime, Tally]]:
+    begin = datetime.fromisoformat("2026-01-01T00:00+00:00")
+    return [(begin + timedelta(days=day), tally) for day, tally in enumerate(tallies)]
+
+
+def test_parts_of_a_column_stand_one_on_another_within_the_picture() -> None:
+    chart = counts_chart(periods(Tally(approved=3, refused=1), Tally(), Tally(answered=2, expired=2)))
+    assert [column.label for column in chart.columns] == [
+        "01 Jan: 3 approved, 1 refused", "02 Jan: ", "03 Jan: 2 answered, 2 expired",
+    ]  # fmt: skip
+    assert [column.parts for column in chart.columns] == [
+        [("approved", 0, 75), ("refused", 75, 25)], [], [("answered", 0, 50), ("expired", 50, 50)],
+    ]  # fmt: skip
+    assert chart.lines == [(0, "0"), (50, "2"), (100, "4")]
 
 
 def test_longer_waits_stand_higher_and_none_leaves_the_picture() -> None:
@@ -176,6 +207,7 @@ def test_the_parts_of_a_bar_follow_one_another_and_empty_ones_are_left_out() -> 
 
 @pytest.mark.parametrize("tallies", [[], [Tally()], [Tally(), Tally(waiting=4)]])
 def test_a_chart_of_nothing_has_no_columns(tallies: list[Tally]) -> None:
+    assert counts_chart(periods(*tallies)).columns == ()
     assert waits_chart(tallies).columns == ()
 
 

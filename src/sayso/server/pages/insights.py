@@ -34,6 +34,7 @@ from sayso.stores.review import requests_in
 
 MOST = 5_000
 QUESTIONS = later("questions")
+_MOST_PERIODS = 31
 
 
 @dataclass
@@ -117,6 +118,7 @@ class Insight:
         whole: All requests.
         tools: By function, the most asked first; all questions together as `QUESTIONS`.
         reviewers: By person, the one with the most decisions first.
+        periods: By day, or by week for a long range, with when it begins.
         hours: By the hour of the UTC day at which they were asked; 24 tallies.
         is_cut: Whether there were more requests than the limit, so that only the newest were counted.
     """
@@ -126,6 +128,7 @@ class Insight:
     whole: Tally
     tools: list[tuple[str, Tally]]
     reviewers: list[tuple[Identity, Tally]]
+    periods: list[tuple[datetime, Tally]]
     hours: list[Tally]
     is_cut: bool
 
@@ -136,6 +139,8 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
     No more than the newest `most` requests are read.
     """
     begin = until.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=days - 1)
+    length = timedelta(days=1 if days <= _MOST_PERIODS else 7)
+    periods = [(begin + at * length, Tally()) for at in range(ceil((until - begin) / length) or 1)]
     whole, is_cut, hours = Tally(), False, [Tally() for _ in range(24)]
     tools: dict[str, Tally] = {}
     names: dict[str, Identity] = {}  # spellings of one person are merged under the newest one
@@ -144,8 +149,9 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
         if whole.asked == most:
             is_cut = True
             break
+        _, of_period = periods[min((request.created_at - begin) // length, len(periods) - 1)]
         tool = request.call.tool if request.kind == "call" else QUESTIONS
-        for tally in (whole, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
+        for tally in (whole, of_period, hours[request.created_at.hour], tools.setdefault(tool, Tally())):
             tally.add(request, until)
         for decision in decisions_by_person(request):
             who = names.setdefault(decision.by.folded, decision.by)
@@ -155,7 +161,7 @@ def insight(store: Store, *, until: datetime, days: int, most: int = MOST) -> In
         return -pair[1].asked, str(pair[0])
 
     by_tool, by_reviewer = sorted(tools.items(), key=most_asked), sorted(reviewers.items(), key=most_asked)
-    return Insight(begin, until, whole, by_tool, by_reviewer, hours, is_cut)
+    return Insight(begin, until, whole, by_tool, by_reviewer, periods, hours, is_cut)
 
 
 WINDOWS = (7, 30, 90)
@@ -193,27 +199,39 @@ def insights(context: RequestContext) -> Response:
     history = partial(context.path, "history")
     tools = _tools(found.tools, history)[:_MOST_ROWS]
     reviewers = [_Named(name_of(who), history(by=who.subject), tally) for who, tally in found.reviewers[:_MOST_ROWS]]
+    every_day = [_Named(f"{begin:%Y-%m-%d}", "", tally) for begin, tally in found.periods]
     every_hour = [_Named(f"{hour:02}:00", "", tally) for hour, tally in enumerate(found.hours) if tally.asked]
     edited = sorted(taught.edits, key=lambda one: -one.changed.part)[:_MOST_BARS]
     short = [one.tool.rpartition(":")[2] for one in edited]
+    hasty = sorted(reviewers, key=lambda row: -(row.tally.hasty_share or 0))[:_MOST_BARS]
+    expired = sorted((row for row in tools if row.tally.expired), key=lambda row: -row.tally.expired)[:_MOST_BARS]
     return render(
         context, "insights.html", days=int(days), windows=WINDOWS, most=MOST, found=found, taught=taught,
-        waits=waits_chart(found.hours), tables={"tool": tools, "reviewer": reviewers, "hour": every_hour},
+        counts=counts_chart(found.periods), waits=waits_chart(found.hours),
+        tables={"tool": tools, "reviewer": reviewers, "day": every_day, "hour": every_hour},
         by_tool=_decisions(tools), by_reviewer=_decisions(reviewers),
         edited=[
-            bar(
-                f"{quote_if_needed(tool)}: {quote_if_needed(one.name)}", history(tool=tool, verb="approve"),
-                [("changed", one.changed.part)], one.changed.whole,
-                say("%(part)s of %(whole)s", part=f"{one.changed.part:,}", whole=f"{one.changed.whole:,}"),
+            _share(
+                "changed", f"{quote_if_needed(tool)}: {quote_if_needed(one.name)}",
+                history(tool=tool, verb="approve"), *one.changed,
             )
             for one, tool in zip(edited, short, strict=True)
+        ],
+        hasty=[
+            _share("hasty", row.name, row.link, row.tally.hasty, len(row.tally.spans))
+            for row in hasty if row.tally.spans
+        ],
+        expired=[
+            _share("expired", row.name, row.link.replace("verb=answer", "state=expired") if "verb=answer" in row.link
+                   else f"{row.link}&state=expired", row.tally.expired, row.tally.asked)
+            for row in expired
         ],
         requests=history(**{"from": f"{found.since:%Y-%m-%d}", "to": f"{found.until:%Y-%m-%d}"}),
     )  # fmt: skip
 
 
 class _Named(NamedTuple):
-    """The figures of a function, person or hour, with the address where its requests are listed, or empty."""
+    """The figures of a function, person or period, with the address where its requests are listed, or empty."""
 
     name: str
     link: str
@@ -251,6 +269,12 @@ def bar(name: str, link: str, counts: Sequence[tuple[str, int]], whole: int, lab
     return Bar(name, link, parts, label)
 
 
+def _share(kind: str, name: str, link: str, part: int, whole: int) -> Bar:
+    """Return a bar with one part of a whole."""
+    label = say("%(part)s of %(whole)s", part=f"{part:,}", whole=f"{whole:,}")
+    return bar(name, link, [(kind, part)], whole, label)
+
+
 def _decisions(rows: Sequence[_Named]) -> list[Bar]:
     most = max((row.tally.asked for row in rows), default=0)
     return [
@@ -264,6 +288,11 @@ def _decisions(rows: Sequence[_Named]) -> list[Bar]:
 
 
 _SCALE = (1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800)  # seconds
+_MONTHS = (
+    later("%(day)s Jan"), later("%(day)s Feb"), later("%(day)s Mar"), later("%(day)s Apr"), later("%(day)s May"),
+    later("%(day)s Jun"), later("%(day)s Jul"), later("%(day)s Aug"), later("%(day)s Sep"), later("%(day)s Oct"),
+    later("%(day)s Nov"), later("%(day)s Dec"),
+)  # fmt: skip
 
 
 class Chart(NamedTuple):
@@ -271,6 +300,21 @@ class Chart(NamedTuple):
 
     columns: Sequence[Bar] = ()
     lines: Sequence[tuple[float, str]] = ()
+
+
+def counts_chart(periods: Sequence[tuple[datetime, Tally]]) -> Chart:
+    """Return the chart of approved, answered, refused and expired requests per period."""
+    kinds = (later("approved"), later("answered"), later("refused"), later("expired"))
+    counted = [[(kind, getattr(tally, kind)) for kind in kinds] for _, tally in periods]
+    most = max((sum(count for _, count in counts) for counts in counted), default=0)
+    if not most:
+        return Chart()
+    names = [say(_MONTHS[begin.month - 1], day=f"{begin:%d}") for begin, _ in periods]
+    texts = [", ".join(f"{count} {say(kind)}" for kind, count in counts if count) for counts in counted]
+    columns = [
+        bar(name, "", counts, most, f"{name}: {text}") for name, counts, text in zip(names, counted, texts, strict=True)
+    ]
+    return Chart(columns, [(round(100 * count / most, 2), str(count)) for count in sorted({0, most // 2, most})])
 
 
 def waits_chart(hours: Sequence[Tally]) -> Chart:
