@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from operator import itemgetter
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -54,7 +53,7 @@ _MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
 _WIDTH = len(RequestRow._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them. So no
-# transaction that reads is a pipeline: in one, the database does not count as idle.
+# transaction is a pipeline: in one, the database does not count as idle.
 _NOT_IDLE = b"idle_in_transaction_session_timeout = '10s'"
 # A database whose machine or network went away without a word would else be waited for by the system: for two minutes
 # to connect, and for a quarter of an hour for an answer.
@@ -267,13 +266,7 @@ class PostgresStore(Watched, SqlStore):
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 self._done(verb, is_alone=True)
         else:
-            try:
-                self._queue.append(verb)  # to share a commit with other waiting verbs
-                with self._write_lock:
-                    while not verb.is_done:  # the previous holder of the lock may have run it
-                        self._lead()
-            finally:
-                verb.is_done = True  # interrupted: nobody waits for it any more
+            self._wait([verb])
             if verb.error is not None:
                 raise verb.error
         if verb.result is _UNDONE:
@@ -283,6 +276,17 @@ class PostgresStore(Watched, SqlStore):
             raise verb.result
         return verb.result
 
+    def _wait(self, verbs: Sequence[_Verb]) -> None:
+        """Wait until verbs are done, in commits that they share with others."""
+        try:
+            self._queue.extend(verbs)
+            with self._write_lock:
+                while not all(verb.is_done for verb in verbs):  # the previous holder of the lock may have run them
+                    self._lead()
+        finally:
+            for verb in verbs:
+                verb.is_done = True  # interrupted: nobody waits for it any more
+
     def _lead(self) -> None:
         """Run the waiting verbs. A verb leaves the queue when it is done, so that an interrupted leader loses none."""
         batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
@@ -291,77 +295,29 @@ class PostgresStore(Watched, SqlStore):
                 self._patiently(partial(self._together, batch), batch[0], is_brief=True)
         for verb in batch:
             if not verb.is_done:
-                self._settled(verb, is_alone=True)
+                try:
+                    # Who waits runs a verb that needs a transaction itself; a server's works wait for no locked row.
+                    self._done(verb, is_alone=not verb.is_work, is_brief=verb.is_work)
+                except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
+                    verb.error = error
+                verb.is_done = True
         while self._queue and self._queue[0].is_done:
             self._queue.popleft()
 
-    def _together(self, batch: Sequence[_Verb], connection: Connection) -> None:
-        """Send the statements of many verbs as one transaction; a verb whose statement wrote nothing runs alone later.
-
-        No verb fails because of another one: a statement whose comparison fails writes nothing. If the database raises
-        nevertheless, the whole transaction is rolled back.
-        """
-        sent: list[tuple[_Verb, PostgresTransaction, Any, psycopg.Cursor[Any]]] = []
-        ready: list[tuple[str, _Verb, PostgresTransaction, Any]] = []
-        me = threading.get_ident()
-        try:
-            self._writing[me] = connection.run
-            for verb in batch:
-                if not verb.is_done and not verb.lost:
-                    tx = self._transaction(verb, connection.run)
-                    with suppress(Stale, NeedsTransaction, errors.SaysoError):
-                        result = verb.work(tx)
-                        if tx.statement is not None:
-                            ready.append((tx.entries[0].run_id, verb, tx, result))
-            with connection.pipeline():
-                # Else what was sent before a value that cannot be sent would be committed.
-                for command in (_BEGIN, *self._limits):
-                    connection.execute(command)
-                for _, verb, tx, result in sorted(ready, key=itemgetter(0)):  # in one order, against deadlocks
-                    sql, values = tx.statement or ("", ())
-                    sent.append((verb, tx, result, connection.execute(translated(sql), values)))
-                connection.execute("COMMIT")
-            for verb, tx, result, cursor in sent:
-                with suppress(Stale, NeedsTransaction):
-                    tx.answered(cursor.fetchone())
-                    self._keep(verb, tx, result)
-                    verb.is_done = True
-        except BaseException as error:
-            # It may be committed, also after Ctrl-C, and also if psycopg cannot end the pipeline of a lost connection,
-            # which is not `closed` then.
-            for verb, tx, result, _ in sent:
-                self._keep_lost(verb, tx, result, error)
-            raise
-        finally:
-            self._writing.pop(me, None)  # later reads of this thread are not part of it
-            if connection.pgconn.transaction_status in _IN_TRANSACTION:
-                connection.command(b"ROLLBACK")
-
-    def _transaction(self, verb: _Verb, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
-        return PostgresTransaction(
-            execute, self._cache, self.seal, self._schema, self.now, is_alone=verb.is_alone,
-            may_guess=verb.may_guess, **options,
-        )  # fmt: skip
+    def _transaction(self, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
+        return PostgresTransaction(execute, self._cache, self.seal, self._schema, self.now, **options)
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
-        verbs = [_Verb(_unless_it_failed(joined(self, work)), is_alone=False) for work in works]
-        with self._write_lock:
-            for first in range(0, len(verbs), _MOST):
-                batch = verbs[first : first + _MOST]
-                with suppress(Exception):  # then each is tried alone and gets its own error
-                    self._patiently(partial(self._in_one, batch), batch[0], is_brief=True)
-                for verb in batch:
-                    if not verb.is_done:
-                        self._settled(verb, is_brief=True)
+        verbs = [_Verb(_unless_it_failed(joined(self, work)), is_work=True) for work in works]
+        self._wait(verbs)
         self._bell.ring(request_id for verb in verbs for request_id in verb.changed)
         return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
-    def _in_one(self, batch: Sequence[_Verb], connection: Connection) -> None:
-        """Run works one after the other in one transaction; if one fails, all are rolled back."""
+    def _together(self, batch: Sequence[_Verb], connection: Connection) -> None:
+        """Run verbs one after the other in one transaction; if one fails, all are rolled back."""
         done: list[tuple[_Verb, PostgresTransaction, Any]] = []
-        is_sent = is_committed = False
-        me = threading.get_ident()
+        is_committed, me = False, threading.get_ident()
         try:
             connection.command(self._begin + _BRIEF)
             statements, absent = StatementBatch(connection), set[str]()
@@ -372,34 +328,34 @@ class PostgresStore(Watched, SqlStore):
             done = [self._answered(*one, statements, absent) for one in done]
             sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
             if absent and connection.run(sql, sorted(absent)):
-                raise Stale  # a channel, grant or stop was created after the first work looked for one
-            is_sent = True
-            connection.command(COMMIT)
-            is_committed = True
-        except _LOST as error:
-            if is_sent and connection.closed:
+                raise Stale  # a channel, grant or stop was created after the first verb looked for one
+            try:
+                connection.command(COMMIT)
+                is_committed = True
                 for verb, tx, result in done:
-                    try:
-                        self._keep_lost(verb, tx, result, error)
-                    except errors.StoreError as fault:
-                        verb.error, verb.is_done = fault, True
-            raise
+                    self._keep(verb, tx, result)
+                    verb.is_done = True
+            except BaseException as error:
+                if connection.closed or not isinstance(error, Exception):  # it may be committed, also after Ctrl-C
+                    for verb, tx, result in done:
+                        try:
+                            self._keep_lost(verb, tx, result, error)
+                        except errors.StoreError as fault:
+                            verb.error, verb.is_done = fault, True
+                raise
         finally:
             self._writing.pop(me, None)
             if not is_committed:
-                self._cache.clear()  # it has what the rolled-back works wrote
+                self._cache.clear()  # it has what the rolled-back verbs wrote
                 if connection.pgconn.transaction_status in _IN_TRANSACTION:
                     connection.command(b"ROLLBACK")
-        for verb, tx, result in done:
-            self._keep(verb, tx, result)
-            verb.is_done = True
 
     def _in_turn(
         self, verb: _Verb, statements: StatementBatch, absent: set[str], *, may_guess: bool = True
     ) -> tuple[PostgresTransaction, Any]:
-        """Run one work in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
-        verb.may_guess = may_guess
-        tx = self._transaction(verb, statements.execute, statements=statements, absent=absent)
+        """Run one verb in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
+        begun = partial(self._transaction, statements.execute, is_alone=False, statements=statements, absent=absent)
+        tx = begun(may_guess=may_guess)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
@@ -407,17 +363,16 @@ class PostgresStore(Watched, SqlStore):
             if tx.has_written:
                 raise
             is_sure, result = False, None
-        verb.may_guess = False
         if not is_sure:
-            tx = self._transaction(verb, statements.execute, statements=statements, absent=absent)
+            tx = begun(may_guess=False)
             result = verb.work(tx)
-        self._cache.committed(tx)  # for the next works
+        self._cache.committed(tx)  # for the next verbs
         return tx, result
 
     def _answered(
         self, verb: _Verb, tx: PostgresTransaction, result: Any, statements: StatementBatch, absent: set[str]
     ) -> tuple[_Verb, PostgresTransaction, Any]:
-        """Read the answers to what a work wrote. A work that was overtaken, and so wrote nothing, runs again."""
+        """Read the answers to what a verb wrote. One that was overtaken, and so wrote nothing, runs again."""
         try:
             tx.settle()
         except Stale:
@@ -427,14 +382,6 @@ class PostgresStore(Watched, SqlStore):
             tx, result = self._in_turn(verb, statements, absent, may_guess=False)
             tx.settle()
         return verb, tx, result
-
-    def _settled(self, verb: _Verb, **options: bool) -> None:
-        """As `_done`, but keep an exception for the verb's caller."""
-        try:
-            self._done(verb, **options)
-        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
-            verb.error = error
-        verb.is_done = True
 
     def _done(self, verb: _Verb, *, is_alone: bool = False, is_brief: bool = False) -> None:
         """Run a verb; with `is_alone`, leave one that needs a transaction, or has to wait for a row, undone."""
@@ -466,7 +413,8 @@ class PostgresStore(Watched, SqlStore):
         """Run a verb once, in one statement or in a transaction."""
         if verb.lost and self._was_taken(verb, connection):
             return
-        tx, me = self._transaction(verb, connection.run), threading.get_ident()
+        tx = self._transaction(connection.run, is_alone=verb.is_alone, may_guess=verb.may_guess)
+        me = threading.get_ident()
         is_sent, result = False, None
         try:
             self._writing[me] = connection.run
@@ -542,12 +490,13 @@ class _Verb:
     """A caller's verb in progress: how it is tried, and its result."""
 
     __slots__ = (
-        "began", "changed", "error", "has_guessed", "is_alone", "is_done", "lost", "may_guess", "result", "work",
+        "began", "changed", "error", "has_guessed", "is_alone", "is_done", "is_work", "lost", "may_guess", "result",
+        "work",
     )  # fmt: skip
 
-    def __init__(self, work: Callable[[PostgresTransaction], Any], *, is_alone: bool = True) -> None:
+    def __init__(self, work: Callable[[PostgresTransaction], Any], *, is_work: bool = False) -> None:
         self.work, self.began = work, time.monotonic()
-        self.is_alone, self.may_guess = is_alone, True
+        self.is_work, self.is_alone, self.may_guess = is_work, not is_work, True
         self.has_guessed = self.is_done = False
         self.error: BaseException | None = None
         self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, but without an answer

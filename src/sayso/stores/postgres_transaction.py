@@ -448,22 +448,12 @@ class PostgresTransaction(SqlTransaction):
             self._absent.add(STOP)  # the caller asks because there is no record of it
         return newest
 
-    @property
-    def statement(self) -> tuple[str, tuple[Any, ...]] | None:
-        """The one statement to run, with its values; None if there is nothing to write."""
-        return None if self._pending is None else self._pending[:2]
-
     def commit_alone(self) -> None:
         """Write the one row in a single statement, which is its own transaction."""
         if self._pending is not None:
             self._run(*self._pending)
         elif self.has_guessed:
             raise Stale  # a result from the cache that no compare-and-set has confirmed
-
-    def answered(self, found: tuple[Any, ...] | None) -> None:
-        """Process the answer to the one statement, which somebody else ran."""
-        if self._pending is not None:
-            self._answered(found, *self._pending[2:])
 
     def take_pending(self) -> None:
         """Treat the one row as written, although the answer was lost."""
