@@ -537,12 +537,12 @@ MUTANTS = [
     ),
     Mutant(
         "a chain goes on from what was committed", "stores/sqlite.py",
-        "                self._cache.undone(tx.changed)", "                pass",
+        "                self._cache.forget()", "                pass",
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
         "no request is remembered that was not committed", "stores/sqlite_transaction.py",
-        "self.holders.pop(read.request.fingerprint, None)", "self.rows[read.request.id] = read",
+        "(self.rows, self.certain, self.holders, self.heads)", "(self.heads,)",
         "stores/test_sqlite.py::test_no_request_is_found_that_was_rolled_back",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +28,6 @@ from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_plac
 from sayso.stores.sqlite_transaction import (
     ENTRY_COLUMNS,
     JOURNAL_TRIGGERS,
-    NOBODY,
     SELECTS,
     VERSION,
     WIDTH,
@@ -63,17 +61,6 @@ class _Op:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
-
-
-def _each(batch: Sequence[_Op], tx: SqliteTransaction) -> None:
-    """Run the verbs of a batch, one after the other, in one transaction."""
-    for op in batch:
-        before = len(tx.changed)
-        tx.has_guessed = False
-        op.result = op.work(tx)
-        if tx.has_guessed and len(tx.changed) == before:
-            raise Stale  # as for a single verb
-    tx.has_guessed = False
 
 
 class SqliteStore(Watched, SqlStore):
@@ -207,18 +194,15 @@ class SqliteStore(Watched, SqlStore):
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
                     connection = self._writer()
-                    try:
-                        if self._cache.has_channels:
-                            result, changed = self._once(lambda tx: work(tx, *args, **options), is_fresh=False)
-                        else:
+                    if not self._cache.has_channels:
+                        with suppress(Stale, errors.SaysoError):  # not enough, or out of date
                             tx = SingleStatement(connection, self._cache, self.seal, self._schema)
                             result = work(tx, *args, **options)
                             tx.flush()
                             changed = tx.changed
-                    except (Stale, errors.SaysoError):
-                        pass  # not enough, or out of date; outside this handler, exceptions have no context
                     if changed is None:
-                        result, changed = self._once(lambda tx: work(tx, *args, **options), is_fresh=True)
+                        op = _Op(lambda tx: work(tx, *args, **options))
+                        changed, result = self._once([op]), op.result
                 except DATABASE_ERRORS as error:
                     raise fault(error, self._path) from error
             if self._bell.waiting:
@@ -227,17 +211,18 @@ class SqliteStore(Watched, SqlStore):
             raise result
         return result
 
-    def _once(
-        self, work: Callable[[SqliteTransaction], T], *, is_fresh: bool, batch: Sequence[_Op] = ()
-    ) -> tuple[T, list[str]]:
+    def _once(self, batch: Sequence[_Op]) -> list[str]:
+        """Run verbs, one after the other, in one transaction; return what they changed."""
         connection = self._writer()
-        tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema, is_fresh=is_fresh)
+        tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema)
         is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
-            result = work(tx)
-            if tx.has_guessed and not tx.changed:
-                raise Stale  # a result from memory that no compare-and-set has confirmed
+            version = int(connection.execute(VERSION).fetchone()[0])
+            if version != self._cache.version:
+                self._cache.move_to(version)
+            for op in batch:
+                op.result = op.work(tx)
             is_ready = True
             connection.execute("COMMIT")
         except DATABASE_ERRORS:
@@ -252,9 +237,10 @@ class SqliteStore(Watched, SqlStore):
                 for op in batch:
                     op.done = True
             else:  # rolled back here, or by SQLite itself if the disk is full
-                self._cache.undone(tx.changed)  # no chain may continue from a row that was not committed
-        self._cache.committed(tx)
-        return result, tx.changed + tx.changed_runs
+                self._cache.forget()  # no chain may continue from a row that was not committed
+        self._cache.heads |= tx.heads
+        self._cache.kept_schemas |= tx.schemas
+        return tx.changed + tx.changed_runs
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
@@ -295,14 +281,8 @@ class SqliteStore(Watched, SqlStore):
 
     def _commit(self, batch: Sequence[_Op], changes: list[Sequence[str]]) -> bool:
         """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
-        changed = None
         try:
-            with suppress(Stale):  # as for a single verb
-                changed = self._once(partial(_each, batch), is_fresh=False, batch=batch)[1]
-            if changed is None:
-                if len(batch) > 1:
-                    return False
-                changed = self._once(partial(_each, batch), is_fresh=True, batch=batch)[1]
+            changed = self._once(batch)
         except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
             locked_out = isinstance(error, DATABASE_ERRORS) and is_busy(error)
             if len(batch) > 1 and not locked_out:  # one by one, each would wait for the lock again
@@ -337,7 +317,7 @@ class SqliteStore(Watched, SqlStore):
         if self._leader != threading.get_ident() or self._open is None:
             return super().get(request_id)
         try:
-            return self._open.get(request_id)
+            return self._open.load(request_id)
         except UnicodeEncodeError:  # as in `_query`
             raise errors.RequestNotFoundError(request_id) from None
         except DATABASE_ERRORS as error:
@@ -347,16 +327,16 @@ class SqliteStore(Watched, SqlStore):
         if not self._write_lock.locked():
             with self._write_lock:  # as in `_query`
                 cache = self._cache
-                request_id, seen = cache.holders.get(fingerprint, NOBODY)
-                known = cache.rows.get(request_id)
+                known = cache.certain.get(cache.holders.get(fingerprint, ""))
                 if known is not None and known.request.state is State.APPROVED:
                     try:
-                        cache.version = int((self._writing or self._writer()).execute(VERSION).fetchone()[0])
+                        version = int((self._writing or self._writer()).execute(VERSION).fetchone()[0])
                     except DATABASE_ERRORS as error:
                         raise fault(error, self._path) from error
                     # Used unread, unless somebody else has written since: its start compares the row and the journal.
-                    if seen == cache.version:
+                    if version == cache.version and cache is self._cache:
                         return known.request
+                    self._cache.move_to(version)
         return super().find(fingerprint)
 
     def _record_row(self, kind: str, key: str) -> RecordRow | None:

@@ -1,9 +1,9 @@
 """One SQLite transaction, and the cache of rows that this process has seen.
 
-A verb first runs on the cached row. Its write is a compare-and-set on `link`, the hash of the row's newest journal
-entry: if another process has changed the row, nothing is written and the verb runs again on fresh rows (`Stale`). A
-verb that changes one request and nothing else is a single statement without BEGIN and COMMIT: the row carries its
-newest journal entry, and a trigger copies that into the journal.
+A verb that changes one request and nothing else is a single statement without BEGIN and COMMIT: the row carries its
+newest journal entry, and a trigger copies that into the journal. The verb runs on the cached row, and its write is a
+compare-and-set on `link`, the hash of that entry: if another process has changed the row, nothing is written and the
+verb runs again in a transaction (`Stale`). A transaction uses a cached row only if nobody else has written since.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ class RowCache:
 
     Attributes:
         rows: By request id.
-        holders: Ids of the requests that hold, by fingerprint, each with the `version` at which it was seen.
+        certain: Those that are current while the file has this `version`: read or written over the writing connection,
+            by verbs that were not rolled back.
         version: The last known number of the file, which changes with a commit by another connection.
-        certain: Rows by id that are current as long as the file's `version` is `certain_at`: read or written over the
-            writing connection, by transactions that were not rolled back.
+        holders: Ids of the requests that hold, by fingerprint.
         heads: Position and link of the last entry of a chain, by run.
         schemas: Texts by id; `kept_schemas` are those that are certainly committed.
         has_channels: Whether a transaction last found channels, so that most verbs need more than one statement.
@@ -142,10 +142,9 @@ class RowCache:
 
     def __init__(self) -> None:
         self.rows: dict[str, CachedRow] = {}
-        self.holders: dict[str, tuple[str, int]] = {}
-        self.version = 0
         self.certain: dict[str, CachedRow] = {}
-        self.certain_at = -1
+        self.version = 0
+        self.holders: dict[str, str] = {}
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: dict[str, str] = {}
         self.kept_schemas: set[str] = set()
@@ -169,36 +168,26 @@ class RowCache:
             self.heads[request.run_id] = seq, link
         return read
 
-    def put(self, read: CachedRow, *, is_certain: bool = False) -> None:
-        """Remember a row; it is certain if it was read or written over the writing connection, in a transaction."""
-        if len(self.rows) >= _REMEMBERED:
-            self.rows.clear()
-            self.holders.clear()
-            self.heads.clear()
+    def put(self, read: CachedRow) -> None:
+        """Remember a row."""
+        if max(len(self.rows), len(self.heads)) >= _REMEMBERED:
+            self.forget()
         request = read.request
         self.rows[request.id] = read
         if request.holds:
-            self.holders[request.fingerprint] = request.id, self.version
-        elif self.holders.get(request.fingerprint, NOBODY)[0] == request.id:
+            self.holders[request.fingerprint] = request.id
+        elif self.holders.get(request.fingerprint) == request.id:
             del self.holders[request.fingerprint]
-        if is_certain:
-            if len(self.certain) >= _REMEMBERED:
-                self.certain.clear()
-            self.certain[request.id] = read
 
-    def undone(self, written: Sequence[str]) -> None:
-        """Forget what a transaction wrote that was not committed: the ends of chains, and rows of requests."""
-        self.heads.clear()
+    def forget(self) -> None:
+        """Forget all rows and ends of chains: there are too many, or some were rolled back."""
+        for remembered in (self.rows, self.certain, self.holders, self.heads):
+            remembered.clear()
+
+    def move_to(self, version: int) -> None:
+        """Forget which rows are certain, because another connection has written; the file has this version now."""
         self.certain.clear()
-        for read in filter(None, [self.rows.pop(request_id, None) for request_id in written]):
-            self.holders.pop(read.request.fingerprint, None)
-
-    def committed(self, tx: SqliteTransaction) -> None:
-        """Remember what a committed transaction wrote."""
-        if len(self.heads) >= _REMEMBERED:
-            self.heads.clear()
-        self.heads |= tx.heads
-        self.kept_schemas |= tx.schemas
+        self.version = version
 
 
 class SqliteTransaction(SqlTransaction):
@@ -209,28 +198,23 @@ class SqliteTransaction(SqlTransaction):
         cache: The remembered rows.
         seal: Encrypts and decrypts texts.
         schema: Returns a schema's text.
-        is_fresh: Read everything from the file, assume nothing.
 
     Attributes:
         changed: Ids of the written requests.
-        has_guessed: Whether a row came from memory.
     """
 
     selects = SELECTS
-    has_guessed = False
-    _is_certain = False  # whether the version of the file was checked
-    _is_single = False  # whether it writes only at its end, and only one statement
+    _may_guess = False  # else it writes only at its end, and only one statement
     # Kinds of records that the next statement checks, which writes nothing if there are any.
     _unread: tuple[str, ...] = ()
     _loaded: CachedRow | None = None
     _verified: CachedRow | None = None
 
     def __init__(
-        self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str], *,
-        is_fresh: bool = False,
-    ) -> None:  # fmt: skip
+        self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
+    ) -> None:
         self._connection, self._execute, self._read_by = connection, connection.execute, connection.execute
-        self._cache, self._seal, self._schema, self._may_guess = cache, seal, schema, not is_fresh
+        self._cache, self._seal, self._schema, self._remembered = cache, seal, schema, cache.certain
         self._pending: list[tuple[Write | None, tuple[Any, ...], Entry, CachedRow | None]] = []
         self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
         self._keys: dict[str, Sequence[str]] = {}
@@ -239,36 +223,17 @@ class SqliteTransaction(SqlTransaction):
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
 
-    def get(self, request_id: str) -> Request:
-        """Return the current request in this transaction, which has begun; raises `RequestNotFoundError`.
-
-        What this process last read or wrote is not read again, unless another process has written since.
-        """
-        cache = self._cache
-        if not self._is_certain:
-            version = int(self._execute(VERSION).fetchone()[0])
-            if version != cache.certain_at:
-                cache.certain.clear()
-                cache.certain_at = version
-            self._is_certain = True
-        known = cache.certain.get(request_id) if self._may_guess else None
+    def load(self, request_id: str) -> Request:
+        known = self._remembered.get(request_id)
         if known is None:
-            found = self._execute(SELECTS.get, (request_id,)).fetchone()
-            if found is None:
-                raise errors.RequestNotFoundError(request_id)
-            known = cache.read(found, self._seal, self._schema)
-            cache.put(known, is_certain=True)
+            return super().load(request_id)
+        self._loaded = known
         return known.request
 
-    def load(self, request_id: str) -> Request:
-        known = self._cache.certain.get(request_id) if self._is_certain and self._may_guess else None
-        if known is None and self._may_guess:
-            known = self._cache.rows.get(request_id)
-            self.has_guessed = self.has_guessed or known is not None
-        if known is not None:
-            self._loaded = known
-            return known.request
-        return super().load(request_id)
+    def _read(self, found: tuple[Any, ...]) -> Request:
+        request = super()._read(found)
+        self._cache.certain[request.id] = self._loaded
+        return request
 
     def record_keys(self, kind: str) -> Sequence[str]:
         if kind not in self._keys:
@@ -306,7 +271,7 @@ class SqliteTransaction(SqlTransaction):
         used = RequestRow._make((*values, entry.link)).key_digest
         write, bound = (_INSERT, written) if used is None else (_INSERT_KEYED, (used, *written))
         self._pending.append((write, bound, entry, CachedRow(written, request, None, digest)))
-        if not self._is_single:
+        if not self._may_guess:
             self.flush()
 
     def update(self, transition: Transition) -> None:
@@ -331,7 +296,7 @@ class SqliteTransaction(SqlTransaction):
             write = Write((*again, *write.columns), compares)
         values = (*again.values(), *changed, *newest, request.id, old[_LINK], *(old if compares else ()))
         self._pending.append((write, values, entry, CachedRow((*asked, *progress, *newest), request, None, digest)))
-        if not self._is_single:
+        if not self._may_guess:
             self.flush()
 
     def verify(self, request: Request) -> bool:
@@ -386,8 +351,8 @@ class SqliteTransaction(SqlTransaction):
             raise Stale from None
         self.heads[entry.run_id] = entry.seq, entry.link
         if written is not None:
-            self._loaded = self._verified = written
-            self._cache.put(written, is_certain=True)
+            self._cache.put(written)
+            self._loaded = self._verified = self._cache.certain[written.request.id] = written
             self.changed.append(written.request.id)
 
 
@@ -399,25 +364,15 @@ class SingleStatement(SqliteTransaction):
     statement checks it (`none_of`).
     """
 
-    _may_guess = _is_single = True
+    _may_guess = True
 
     def __init__(
         self, connection: sqlite3.Connection, cache: RowCache, seal: Seal, schema: Callable[[str], str]
     ) -> None:
         self._connection, self._cache, self._seal, self._schema = connection, cache, seal, schema
-        self._execute = self._read_by = _stale
-        self._keys, self._records, self._runs, self._pending, self.changed = {}, {}, {}, [], []
+        self._execute, self._read_by, self._remembered = _stale, connection.execute, cache.rows
+        self._runs, self._pending, self.changed = {}, [], []
         self.heads = cache.heads  # shared, because they are committed as soon as they are written
-
-    def load(self, request_id: str) -> Request:
-        known = self._cache.rows.get(request_id)
-        if known is None:
-            found = self._connection.execute(SELECTS.get, (request_id,)).fetchone()
-            if found is None:
-                raise errors.RequestNotFoundError(request_id)
-            known = self._cache.read(found, self._seal, self._schema)
-        self._loaded = known
-        return known.request
 
     def keyed(self, run_id: str, key: str) -> Request | None:  # noqa: ARG002
         return None  # as in `holder`; the statement also looks for the key in the journal
