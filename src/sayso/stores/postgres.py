@@ -41,7 +41,7 @@ from sayso.stores.postgres_connection import (
     translated,
 )
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
-from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, StatementBatch
+from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.watching import Bell, Watched
 from sayso.stores.workers import forget_after_fork
@@ -320,12 +320,10 @@ class PostgresStore(Watched, SqlStore):
         is_committed, me = False, threading.get_ident()
         try:
             connection.command(self._begin + _BRIEF)
-            statements, absent = StatementBatch(connection), set[str]()
-            self._writing[me] = statements.execute
+            self._writing[me], absent = connection.run, set[str]()
             done = [
-                (verb, *self._in_turn(verb, statements, absent)) for verb in batch if not (verb.lost or verb.is_done)
+                (verb, *self._in_turn(verb, connection, absent)) for verb in batch if not (verb.lost or verb.is_done)
             ]
-            done = [self._answered(*one, statements, absent) for one in done]
             sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
             if absent and connection.run(sql, sorted(absent)):
                 raise Stale  # a channel, grant or stop was created after the first verb looked for one
@@ -350,12 +348,10 @@ class PostgresStore(Watched, SqlStore):
                 if connection.pgconn.transaction_status in _IN_TRANSACTION:
                     connection.command(b"ROLLBACK")
 
-    def _in_turn(
-        self, verb: _Verb, statements: StatementBatch, absent: set[str], *, may_guess: bool = True
-    ) -> tuple[PostgresTransaction, Any]:
+    def _in_turn(self, verb: _Verb, connection: Connection, absent: set[str]) -> tuple[PostgresTransaction, Any]:
         """Run one verb in an open transaction: on remembered rows, or, if that is not enough, on the stored ones."""
-        begun = partial(self._transaction, statements.execute, is_alone=False, statements=statements, absent=absent)
-        tx = begun(may_guess=may_guess)
+        begun = partial(self._transaction, connection.run, is_alone=False, absent=absent)
+        tx = begun(may_guess=True)
         try:
             result = verb.work(tx)
             is_sure = tx.has_written or not tx.has_guessed  # else no compare-and-set has confirmed what was remembered
@@ -368,20 +364,6 @@ class PostgresStore(Watched, SqlStore):
             result = verb.work(tx)
         self._cache.committed(tx)  # for the next verbs
         return tx, result
-
-    def _answered(
-        self, verb: _Verb, tx: PostgresTransaction, result: Any, statements: StatementBatch, absent: set[str]
-    ) -> tuple[_Verb, PostgresTransaction, Any]:
-        """Read the answers to what a verb wrote. One that was overtaken, and so wrote nothing, runs again."""
-        try:
-            tx.settle()
-        except Stale:
-            if tx.has_written:
-                raise
-            self._cache.forget(tx)
-            tx, result = self._in_turn(verb, statements, absent, may_guess=False)
-            tx.settle()
-        return verb, tx, result
 
     def _done(self, verb: _Verb, *, is_alone: bool = False, is_brief: bool = False) -> None:
         """Run a verb; with `is_alone`, leave one that needs a transaction, or has to wait for a row, undone."""

@@ -24,7 +24,6 @@ from sayso.model.reviewer import Identity
 from sayso.stores import codec, postgres_database
 from sayso.stores.codec import ASKED_COLUMNS, RequestRow, Seal
 from sayso.stores.grants import CHAIN, GRANT, STOP
-from sayso.stores.postgres_connection import Connection, translated
 from sayso.stores.postgres_database import LOCK, SELECTS
 from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlTransaction, Stale, StoredRun, stored_run
@@ -81,47 +80,6 @@ def _put(remembered: dict[str, T], key: str, value: T) -> None:
         with suppress(KeyError, RuntimeError):  # a thread that reads may remember and forget at the same moment
             del remembered[next(iter(remembered))]
     remembered[key] = value
-
-
-class StatementBatch:
-    """Statements of many works in one transaction, which are sent together when an answer is needed.
-
-    Statements with the same text are sent together; those about one run are sent in order.
-
-    Args:
-        connection: A connection in a transaction.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._waiting: dict[str, list[tuple[Sequence[Any], list[Any]]]] = {}
-        self._runs: dict[str, str] = {}  # the waiting statement about each run
-
-    def put(self, run_id: str, sql: str, values: Sequence[Any]) -> list[Any]:
-        """Add a statement about a run; return a list to which its answer will be appended: a row or None."""
-        if self._runs.setdefault(run_id, sql) != sql:
-            self.send()  # the position in the run's chain comes after that one
-            self._runs[run_id] = sql
-        answer: list[Any] = []
-        self._waiting.setdefault(sql, []).append((values, answer))
-        return answer
-
-    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Run a statement after the waiting ones."""
-        self.send()
-        return self._connection.run(sql, values)
-
-    def send(self) -> None:
-        """Send the waiting statements, and read their answers."""
-        waiting, self._waiting = self._waiting, {}
-        self._runs.clear()
-        for sql, sent in waiting.items():
-            cursor = self._connection.cursor()
-            # All at once: half of a statement's CPU time is its cursor, and most of its latency is the round trip.
-            cursor.executemany(translated(sql), [values for values, _ in sent], returning=True)
-            for _, answer in sent:
-                answer.append(cursor.fetchone())
-                cursor.nextset()
 
 
 class RowCache:
@@ -191,13 +149,6 @@ class RowCache:
             self.keep_head(run_id, head)
         self.kept_schemas |= tx.schemas
 
-    def forget(self, tx: PostgresTransaction) -> None:
-        """Forget what a transaction that was not committed has written."""
-        for known in tx.written:
-            self.rows.pop(known.request.id, None)
-        for run_id in tx.heads:
-            self.heads.pop(run_id, None)
-
 
 class PostgresTransaction(SqlTransaction):
     """The verbs' view of one connection.
@@ -211,7 +162,6 @@ class PostgresTransaction(SqlTransaction):
         is_alone: Write one row of a request, in `commit_alone`; anything else raises `NeedsTransaction`.
         may_guess: Whether rows may come from the cache.
         absent: Kinds of `_LOOKED_FOR` of which earlier works in the same commit found no record; works add to it.
-        statements: Receives statements that change requests; `settle` reads the answers. If None, each is sent at once.
 
     Attributes:
         written: The written rows of requests, in order.
@@ -225,22 +175,19 @@ class PostgresTransaction(SqlTransaction):
     find_by = f"{SqlTransaction.find_by} FOR UPDATE"  # nobody changes it before what is written because of it
     _loaded: KnownRow | None = None
     _pending: tuple[str, tuple[Any, ...], Entry, KnownRow] | None = None
-    _statements = 0  # number of statements that write
     has_guessed = has_written = False
     server_time: int | None = None
 
     def __init__(
         self, execute: Callable[[str, Sequence[Any]], Any], cache: RowCache, seal: Seal, schema: Callable[[str], str],
         now: Callable[[], datetime], *, is_alone: bool, may_guess: bool, absent: set[str] | None = None,
-        statements: StatementBatch | None = None,
     ) -> None:  # fmt: skip
         self._read_by, self._execute = execute, _not_alone if is_alone else self._noted
         self._cache, self._seal, self._schema = cache, seal, schema
-        self._clock, self._is_alone, self._may_guess, self._batch = now, is_alone, may_guess, statements
+        self._clock, self._is_alone, self._may_guess = now, is_alone, may_guess
         self._unread: tuple[str, ...] = (CHANNEL,) if is_alone else ()  # kinds that the statement itself checks
         self._missing: set[tuple[str, str]] = set()
         self._absent = set[str]() if absent is None else absent
-        self._unanswered: list[tuple[list[Any], int]] = []  # answers, each with the index in `written` that it is about
         self.written: list[KnownRow] = []
         self.changed_runs, self._runs = list[str](), {}
         self.entries: list[Entry] = []
@@ -263,9 +210,6 @@ class PostgresTransaction(SqlTransaction):
 
     def load(self, request_id: str) -> Request:
         known = next((one for one in reversed(self.written) if one.request.id == request_id), None)
-        if known is not None and not known.is_answered:
-            self.settle()
-            return self.load(request_id)
         if known is None and self._may_guess and (known := self._cache.rows.get(request_id)) is not None:
             self.has_guessed = True
         if known is not None:
@@ -376,8 +320,6 @@ class PostgresTransaction(SqlTransaction):
             self.schemas.add(schema_id)
 
     def update(self, transition: Transition) -> None:
-        if self._unanswered and self._loaded is not None and not self._loaded.is_answered:
-            self.settle()
         request, known = transition.request, self._loaded
         if known is None or known.request.id != request.id:
             raise RuntimeError("a verb on a request that was not loaded")  # verbs load first
@@ -460,24 +402,9 @@ class PostgresTransaction(SqlTransaction):
         if self._pending is not None:
             self._take(*self._pending[2:])
 
-    def settle(self) -> None:
-        """Read the answers to what was written; raises `Stale` if a comparison failed."""
-        if self._unanswered and self._batch is not None:
-            self._batch.send()
-        waiting, self._unanswered = self._unanswered, []
-        for (found,), place in waiting:
-            if found is None:
-                self.has_written = self._statements > 1
-                raise Stale
-            known, self.server_time = self.written[place], found[0]
-            self.written[place] = settled = known.answered(found)
-            if self._loaded is known:
-                self._loaded = settled
-
     def _noted(self, sql: str, values: Sequence[Any]) -> Any:
         if not sql.lstrip().startswith("SELECT"):
             self.has_written = True
-            self._statements += 1
         return self._read_by(sql, values)
 
     def _write(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
@@ -492,18 +419,10 @@ class PostgresTransaction(SqlTransaction):
             raise NeedsTransaction
 
     def _run(self, sql: str, values: tuple[Any, ...], entry: Entry, written: KnownRow) -> None:
-        self._statements += 1
-        if self._batch is not None:
-            self._unanswered.append((self._batch.put(entry.run_id, sql, values), len(self.written)))
-            self._take(entry, written)
-            return
         try:
             found = self._read_by(sql, values).fetchone()
         except faults.UniqueViolation:
             raise Stale from None  # another process asked the same at this moment
-        self._answered(found, entry, written)
-
-    def _answered(self, found: tuple[Any, ...] | None, entry: Entry, written: KnownRow) -> None:
         if found is None:
             raise Stale
         self.server_time = found[0]
