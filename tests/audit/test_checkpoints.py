@@ -32,7 +32,7 @@ from sayso.audit.checkpoint import (
 from sayso.audit.signing import Signer
 from sayso.model.journal import Entry, Head, chained, first_link
 from sayso.model.reviewer import PROGRAM, Identity
-from sayso.stores import review, sqlite
+from sayso.stores import review
 from sayso.stores.memory import MemoryStore
 from sayso.stores.sqlite import SqliteStore
 from sayso.testing.scene import Scene
@@ -72,7 +72,6 @@ def test_a_checkpoint_is_over_the_newest_row_of_every_chain(scene: Scene, tmp_pa
 @pytest.mark.parametrize("page", [1, 7, 1000])
 def test_every_store_finds_the_same_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int) -> None:
     monkeypatch.setattr(review, "_PAGE", page)
-    monkeypatch.setattr(sqlite, "_PAGE", page)
     found: list[list[tuple[str, int]]] = []
     for make in MAKERS.values():
         with scene_on(make(tmp_path)) as scene:

@@ -95,7 +95,7 @@ def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> Non
 
 def test_every_commit_is_synced(store: SqliteStore) -> None:
     store.ask(sample_call())
-    with sqlite_file.opened(store._path) as another:
+    with sqlite_file.opened(store._place) as another:
         for connection in (store._writer(), another):
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper
 
 from sayso import clock, errors
-from sayso.model.journal import Head, RowDigests
+from sayso.model.journal import RowDigests
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
 from sayso.stores.base import Store, joined, result_of
@@ -68,7 +68,6 @@ _LOCKED = b"SELECT set_config('lock_timeout', '1s', false) WHERE current_setting
 # Works in a shared commit take their locks in any order. Those of two servers may wait for each other, which Postgres
 # finds after a second. After this time each is tried alone, with few locks.
 _BRIEF = b"; SET LOCAL lock_timeout = '100ms'"
-_HEADS = "SELECT DISTINCT ON (run_id) run_id, seq, link FROM journal ORDER BY run_id, seq DESC"
 _TOOK = "SELECT 1 FROM journal WHERE run_id = ? AND seq = ? AND link = ?"
 # The last but one for a process that was stopped for too long in a transaction, the last one for a session that was
 # reset by somebody between us and the database.
@@ -108,6 +107,8 @@ class PostgresStore(Watched, SqlStore):
     def __init__(self, url: str, *, key: str | None = None) -> None:
         self.url = url
         self._conninfo, self._is_pooled = _parsed(url)
+        parts = urlsplit(url)
+        self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         # Behind a pooler, the next transaction may be on another connection, so each sets its limits.
         self._limits = (b"SET LOCAL " + _NOT_IDLE, b"SET LOCAL lock_timeout = '1s'") if self._is_pooled else ()
         self._begin = b"; ".join((_BEGIN, *self._limits))
@@ -162,11 +163,6 @@ class PostgresStore(Watched, SqlStore):
             connection.close()
             raise
         return connection
-
-    @property
-    def _place(self) -> str:
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         try:
@@ -246,9 +242,6 @@ class PostgresStore(Watched, SqlStore):
     def _set_clock(self, micros: int) -> None:
         here = time.monotonic()
         self._clock = micros, here, _machine() - here
-
-    def asks_first(self, fingerprint: str) -> bool:
-        return fingerprint not in self._cache.holders
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
         # The requester's clock set when it was asked and when it ends; every other time is the database's.
@@ -450,10 +443,6 @@ class PostgresStore(Watched, SqlStore):
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def request_of(self, found: tuple[Any, ...]) -> Request:
-        """Return the request of a row."""
-        return self._cache.read(found, self.seal, self._schema).request
-
     def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
         return digests_of(found[:_WIDTH], self.seal)
 
@@ -462,10 +451,6 @@ class PostgresStore(Watched, SqlStore):
         vacuum = "VACUUM sayso.asked, sayso.standing, sayso.step, sayso.record"
         self._patiently(lambda connection: connection.execute(vacuum))
         return True
-
-    def heads(self) -> Iterator[Head]:
-        # One statement, and so one snapshot: a concurrent commit is in none of the heads or in all.
-        return map(Head._make, self._query(_HEADS, ()))
 
 
 class _Verb:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,7 +24,7 @@ from sayso import clock, errors
 from sayso.clock import EPOCH, MICROSECOND, instant, microseconds
 from sayso.model.canonical.json_tree import ascii_parts_sorted, dumps
 from sayso.model.ids import effect_digest, key_digest
-from sayso.model.journal import Entry, RowDigests, chained, first_link
+from sayso.model.journal import Entry, Head, RowDigests, chained, first_link
 from sayso.model.request import LIVE, Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, Step
@@ -151,6 +151,11 @@ _DUE_RECORDS = "SELECT kind, key, body, due FROM record WHERE kind = ? AND due <
 _RECORDS_OF = (
     "SELECT kind, key, body, due FROM record WHERE kind IN (SELECT value FROM json_each(?)) ORDER BY kind, key"
 )
+_HEADS = """
+SELECT newest.run_id, newest.seq, journal.link
+FROM (SELECT run_id, max(seq) AS seq FROM journal GROUP BY run_id) AS newest
+JOIN journal ON journal.run_id = newest.run_id AND journal.seq = newest.seq ORDER BY newest.run_id
+"""
 _COUNT_RECORDS = "SELECT count(*) FROM (SELECT 1 FROM record WHERE kind = ?"
 
 
@@ -196,6 +201,8 @@ class SqlStore(Store):
 
     seal: Seal
     selects: ClassVar[Selects]
+    _cache: Any  # what this process last saw
+    _place: str  # the store's name in errors
     _schemas: dict[str, str]
     """The known texts of schemas, by id."""
 
@@ -203,9 +210,9 @@ class SqlStore(Store):
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
         """Return all rows."""
 
-    @abstractmethod
     def request_of(self, found: tuple[Any, ...]) -> Request:
         """Return the request of a row."""
+        return self._cache.read(found, self.seal, self._schema).request
 
     @abstractmethod
     def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
@@ -220,16 +227,14 @@ class SqlStore(Store):
             text = self._schemas[digest] = found[0][0]
         return text
 
-    @property
-    @abstractmethod
-    def _place(self) -> str:
-        """The store's name in errors."""
-
     def get(self, request_id: str) -> Request:
         found = self._query(self.selects.get, (request_id,))
         if not found:
             raise errors.RequestNotFoundError(request_id)
         return self.request_of(found[0])
+
+    def asks_first(self, fingerprint: str) -> bool:
+        return fingerprint not in self._cache.holders
 
     def find(self, fingerprint: str) -> Request | None:
         found = self._query(self.selects.find, (fingerprint,))
@@ -299,6 +304,10 @@ class SqlStore(Store):
         of_run, values = (" AND r.run_id = ?", (after, run_id)) if run_id is not None else ("", (after,))
         sql = f"{self.selects.load}r.id > ?{of_run} ORDER BY r.id LIMIT {limit:d}"
         return [self._row_digests(row) for row in self._query(sql, values)]
+
+    def heads(self) -> Iterator[Head]:
+        # One statement, and so one snapshot: a concurrent commit is in none of the heads or in all.
+        return map(Head._make, self._query(_HEADS, ()))
 
     def legible(self, entry: Entry) -> Entry:
         return legible(entry, self.seal)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sayso import errors
-from sayso.model.journal import Head, RowDigests
+from sayso.model.journal import RowDigests
 from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
@@ -37,11 +37,6 @@ from sayso.stores.sqlite_transaction import (
 )
 from sayso.stores.watching import BUSY, Bell, Watched, Watcher
 from sayso.stores.workers import forget_after_fork
-
-_PAGE = 1000
-# SQLite takes the other columns from the row with the greatest `seq`.
-_HEADS = "SELECT run_id, max(seq), link FROM journal WHERE run_id > ? GROUP BY run_id ORDER BY run_id LIMIT ?"
-
 
 T = TypeVar("T")
 
@@ -78,8 +73,8 @@ class SqliteStore(Watched, SqlStore):
     selects = SELECTS
 
     def __init__(self, path: str | Path, *, key: str | None = None) -> None:
-        self._path = str(Path(path).expanduser().absolute())
-        self.url = f"sqlite:///{self._path}"
+        self._place = str(Path(path).expanduser().absolute())
+        self.url = f"sqlite:///{self._place}"
         self.seal = Seal(key)
         self._cache = RowCache()
         self._schemas = self._cache.schemas
@@ -120,7 +115,7 @@ class SqliteStore(Watched, SqlStore):
     def _writer(self) -> Connection:
         self._writing = connection = in_place(self._writing)
         if connection is None:
-            self._writing = connection = sqlite_file.connect(self._path, JOURNAL_TRIGGERS)
+            self._writing = connection = sqlite_file.connect(self._place, JOURNAL_TRIGGERS)
             self._cache = RowCache()  # the cached rows may be from another file
             self._schemas = self._cache.schemas
         return connection
@@ -128,7 +123,7 @@ class SqliteStore(Watched, SqlStore):
     def _reader(self) -> Connection:
         self._reading = connection = in_place(self._reading)
         if connection is None:
-            self._reading = connection = sqlite_file.connect(self._path)
+            self._reading = connection = sqlite_file.connect(self._place)
         return connection
 
     def _query(self, sql: str, values: Sequence[Any]) -> list[Any]:
@@ -144,7 +139,7 @@ class SqliteStore(Watched, SqlStore):
         except UnicodeEncodeError:  # the value is a text with lone surrogates, which no row can contain
             return []
         except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
+            raise fault(error, self._place) from error
 
     def _listen(self, *_: object) -> None:
         self._watcher.ensure()
@@ -164,7 +159,7 @@ class SqliteStore(Watched, SqlStore):
                 connection = self._reader()
                 return 2 * (connection.number + int(connection.execute(VERSION).fetchone()[0])) + 1
         except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
+            raise fault(error, self._place) from error
 
     def _marks(self, request_ids: Sequence[str]) -> dict[str, object]:
         return dict(self._query(_LINKS, (json.dumps(request_ids),)))
@@ -204,7 +199,7 @@ class SqliteStore(Watched, SqlStore):
                         op = _Op(lambda tx: work(tx, *args, **options))
                         changed, result = self._once([op]), op.result
                 except DATABASE_ERRORS as error:
-                    raise fault(error, self._path) from error
+                    raise fault(error, self._place) from error
             if self._bell.waiting:
                 self._bell.ring(changed)
         if isinstance(result, errors.SaysoError):
@@ -288,7 +283,7 @@ class SqliteStore(Watched, SqlStore):
             if len(batch) > 1 and not locked_out:  # one by one, each would wait for the lock again
                 return False
             for op in batch:
-                op.error = fault(error, self._path) if isinstance(error, DATABASE_ERRORS) else error
+                op.error = fault(error, self._place) if isinstance(error, DATABASE_ERRORS) else error
                 op.done = True
             return True
         changes.append(changed)
@@ -300,18 +295,7 @@ class SqliteStore(Watched, SqlStore):
         is_same = link != digests.link or tuple(entry) == found[WIDTH : WIDTH + len(entry)]
         return digests if is_same else digests._replace(row_digest="")
 
-    @property
-    def _place(self) -> str:
-        return self._path
-
-    def request_of(self, found: tuple[Any, ...]) -> Request:
-        """Return the request of a row."""
-        return self._cache.read(found, self.seal, self._schema).request
-
     # -- reading -----------------------------------------------------------------------------------------------
-
-    def asks_first(self, fingerprint: str) -> bool:
-        return fingerprint not in self._cache.holders
 
     def get(self, request_id: str) -> Request:
         if self._leader != threading.get_ident() or self._open is None:
@@ -321,7 +305,7 @@ class SqliteStore(Watched, SqlStore):
         except UnicodeEncodeError:  # as in `_query`
             raise errors.RequestNotFoundError(request_id) from None
         except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
+            raise fault(error, self._place) from error
 
     def find(self, fingerprint: str) -> Request | None:
         if not self._write_lock.locked():
@@ -332,7 +316,7 @@ class SqliteStore(Watched, SqlStore):
                     try:
                         version = int((self._writing or self._writer()).execute(VERSION).fetchone()[0])
                     except DATABASE_ERRORS as error:
-                        raise fault(error, self._path) from error
+                        raise fault(error, self._place) from error
                     # Used unread, unless somebody else has written since: its start compares the row and the journal.
                     if version == cache.version and cache is self._cache:
                         return known.request
@@ -344,22 +328,13 @@ class SqliteStore(Watched, SqlStore):
             return self._open.find_record(kind, key)
         return super()._record_row(kind, key)
 
-    def heads(self) -> Iterator[Head]:
-        after: Any = ""
-        while True:
-            page = self._query(_HEADS, (after, _PAGE))
-            yield from map(Head._make, page)
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
-
     def scrub(self) -> bool:
         try:
-            with self._write_lock, sqlite_file.opened(self._path) as connection:
+            with self._write_lock, sqlite_file.opened(self._place) as connection:
                 # Pages that were split or moved keep copies of their old content, which only VACUUM removes. After it,
                 # the log still has the old pages, so it is truncated.
                 connection.execute("VACUUM")
                 connection.execute("PRAGMA busy_timeout = 1000")  # a reader that takes longer makes this return False
                 return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
         except DATABASE_ERRORS as error:
-            raise fault(error, self._path) from error
+            raise fault(error, self._place) from error
