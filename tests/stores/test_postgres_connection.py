@@ -6,7 +6,7 @@ import gc
 import itertools
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -113,12 +113,11 @@ def test_a_connection_that_cannot_be_opened_keeps_no_place(url: str) -> None:
 
     connections = Connections(connect)
     for _ in range(9):
-        with pytest.raises(psycopg.OperationalError):
-            connections.take()
-    taken = [connections.take() for _ in range(4)]
-    taken[0].command(b"BEGIN")
-    for one in taken:
-        connections.give(one)
+        with pytest.raises(psycopg.OperationalError), connections.one():
+            pass
+    with ExitStack() as stack:
+        taken = [stack.enter_context(connections.one()) for _ in range(4)]
+        taken[0].command(b"BEGIN")
     assert [one.closed for one in taken] == [True, False, False, False]
     with connections.one() as one:
         assert one.pgconn.transaction_status == TransactionStatus.IDLE
@@ -136,7 +135,8 @@ def test_what_another_thread_takes_while_all_are_closed_is_no_error(url: str) ->
 
     taken: list[Connection] = []
     connections = Connections(lambda: Connection.connect(url, autocommit=True))
-    connections.give(connections.take())
+    with connections.one():
+        pass
     connections._free = Shared(connections._free)
     connections.close()
     for one in taken:

@@ -186,12 +186,8 @@ class PostgresStore(Watched, SqlStore):
         while True:
             connection = None
             try:
-                with turn:
-                    connection = self._connections.take()
-                    try:
-                        return work(connection)
-                    finally:
-                        self._connections.give(connection)
+                with turn, self._connections.one() as connection:
+                    return work(connection)
             except _CONFLICTS as error:
                 is_locked = isinstance(error, faults.LockNotAvailable)
                 if (is_brief and is_locked) or time.monotonic() > deadline:

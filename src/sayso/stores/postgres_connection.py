@@ -158,35 +158,25 @@ class Connections:
         for _ in range(CONNECTIONS):
             self._places.put(None)
 
-    def take(self) -> Connection:
-        """Return a connection that is not in a transaction; the caller must give it back."""
-        self._places.get()
-        try:
-            return self._free.pop()
-        except IndexError:
-            pass
-        try:
-            return self._connect()
-        except BaseException:
-            self._places.put(None)
-            raise
-
-    def give(self, connection: Connection) -> None:
-        """Take a connection back."""
-        if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:
-            self._free.append(connection)
-        else:  # lost, or in the middle of a transaction
-            connection.close()
-        self._places.put(None)
-
     @contextmanager
     def one(self) -> Generator[Connection]:
-        """Lend a connection for a block."""
-        connection = self.take()
+        """Lend a connection that is not in a transaction for a block."""
+        self._places.get()
         try:
-            yield connection
+            connection = None
+            with suppress(IndexError):  # as in `close`
+                connection = self._free.pop()
+            if connection is None:
+                connection = self._connect()
+            try:
+                yield connection
+            finally:
+                if connection.pgconn.transaction_status == pq.TransactionStatus.IDLE:
+                    self._free.append(connection)
+                else:  # lost, or in the middle of a transaction
+                    connection.close()
         finally:
-            self.give(connection)
+            self._places.put(None)
 
     def close(self) -> None:
         """Close the idle connections."""
