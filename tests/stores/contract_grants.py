@@ -17,7 +17,7 @@ from sayso.model.grant import Grant
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Decision, Request, State
 from sayso.model.reviewer import PROGRAM, Identity, Quorum, Reviewer
-from sayso.stores import grants
+from sayso.stores import review
 from sayso.testing.doubles import sample_call, sample_edit
 from sayso.testing.scene import Scene, outcomes_of, refusal
 
@@ -428,7 +428,7 @@ class AlteredRecordContract(GrantContract, BudgetContract):
         assert "deleted by hand" in str(fault)
         assert [one.run_id for one in audit.verify(self.store).broken] == ["sayso:starts"]
         for page in (2, 3, 1000):  # however many rows are read at once
-            with patch.object(grants, "_PAGE", page):
+            with patch.object(review, "_PAGE", page):
                 stop = self.store.stopped()
             assert stop is not None
             assert stop.by == _ADA.identity

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
@@ -21,10 +22,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from sayso import errors
 from sayso.stores.filter import Filter, Page
-from sayso.stores.grants import GrantVerbs
+from sayso.stores.grants import CHAIN, STOP, GrantVerbs, Stop, stop_in_entry, stop_of
 from sayso.stores.program import ProgramStore, RequestStore, Unwatch
 from sayso.stores.records import RecordVerbs
-from sayso.stores.review import PeopleVerbs, ReviewStore
+from sayso.stores.review import PeopleVerbs, ReviewStore, rows_of
 from sayso.stores.transaction import ESCALATION, RESULT, Transaction
 
 __all__ = [
@@ -73,6 +74,15 @@ class Store(ProgramStore, GrantVerbs, PeopleVerbs):
         record = self.record(RESULT, request_id)
         text = None if record is None else record.body.get("text")
         return text if isinstance(text, str) else None
+
+    def stopped(self) -> Stop | None:
+        """Return the stop; None if calls can start."""
+        record = self.record(STOP, STOP)
+        if record is not None:
+            return stop_of(record)
+        # The record may have been deleted by hand; then only the newest entry of the chain tells.
+        newest = deque(rows_of(self, run_id=CHAIN), maxlen=1)
+        return stop_in_entry(newest[0] if newest else None)
 
     def sweep(self) -> int:
         """See `RequestStore.sweep`."""

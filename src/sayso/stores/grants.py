@@ -32,7 +32,6 @@ from sayso.stores.transaction import Transaction
 GRANT, ENDED_GRANT, BUDGET, STOP = "grant", "grant/ended", "budget", "stop"
 CHAIN = "sayso:starts"
 """The journal chain of the stop: who stopped every start, and who allowed them again."""
-_PAGE = 1000  # journal entries per read
 _DIGITS = 100  # precision of a budget's sum
 KINDS = (GRANT, ENDED_GRANT, BUDGET, STOP)
 """The kinds of records whose digest is in a chain."""
@@ -421,26 +420,6 @@ class GrantVerbs(RecordVerbs):
         tx.note(CHAIN, "went_on", by, channel, {} if reason is None else {"reason": reason})
         return True
 
-    def stopped(self) -> Stop | None:
-        """Return the stop; None if calls can start."""
-        record = self.record(STOP, STOP)
-        if record is not None:
-            return _stop_of(record)
-        # The record may have been deleted by hand; then only the newest entry of the chain tells.
-        last: Entry | None = None
-        while rows := self.journal(run_id=CHAIN, after=None if last is None else (last.run_id, last.seq), limit=_PAGE):
-            last = rows[-1]
-            if len(rows) < _PAGE:
-                break
-        return None if last is None else _stop_in_entry(last)
-
-    @abstractmethod
-    def journal(
-        self, *, run_id: str | None = None, request_id: str | None = None, after: tuple[str, int] | None = None,
-        limit: int = 1000,
-    ) -> Sequence[Entry]:  # fmt: skip
-        """Return journal entries; see `sayso.stores.review.ReviewStore.journal`."""
-
 
 def _altered(grant_id: str) -> errors.StoreCorruptError:
     return errors.StoreCorruptError(
@@ -464,20 +443,19 @@ def stop_in(tx: Transaction) -> Stop | None:
     """Return the stop from its record, or from the journal if the record was deleted."""
     row = tx.find_record(STOP, STOP)
     if row is not None:
-        return _stop_of(record_of(row))
-    newest = tx.newest(CHAIN)
-    return None if newest is None else _stop_in_entry(newest)
+        return stop_of(record_of(row))
+    return stop_in_entry(tx.newest(CHAIN))
 
 
-def _stop_in_entry(newest: Entry) -> Stop | None:
-    """Return the stop that a chain's newest entry records, if it is one."""
-    if newest.event != "stopped":
+def stop_in_entry(newest: Entry | None) -> Stop | None:
+    """Return the stop that its chain's newest entry records, if it is one."""
+    if newest is None or newest.event != "stopped":
         return None
     reason = "its record was deleted by hand; `sayso go` ends the stop, and `sayso log --verify` names what differs"
     return Stop(Identity.named(newest.by), instant(newest.at), reason)
 
 
-def _stop_of(record: Record) -> Stop:
+def stop_of(record: Record) -> Stop:
     """Return the stop of a record. Starts are blocked even if its content is invalid."""
     try:
         body = record.body
