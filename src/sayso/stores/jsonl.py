@@ -61,7 +61,7 @@ class JsonlState(Tables):
             self._verified.discard(entry[3])
             if entry[4] == "asked" and entry[3] not in self.rows:  # somebody rewrote the file without its row
                 detail = dict(json.loads(entry[7]))
-                self.put_deleted(entry[3], detail.get("key"), detail.get("effect"))
+                self.put_asked(entry[3], detail.get("key"), detail.get("effect"))
         for run in line.get("runs", ()):
             self.put_run(run_of(run))
         for run_id, _, place, body, waits in line.get("steps", ()):

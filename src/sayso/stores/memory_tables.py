@@ -66,10 +66,7 @@ class Tables(ABC):
         if row.id not in self.rows:
             self.ids.append(row.id)
             self.live[row.id] = self.places[row.id] = len(self.ids)
-            if key is not None:
-                self._keys.setdefault(key, row.id)
-            if effect is not None:
-                self._effects.setdefault(effect, []).append(row.id)
+            self.put_asked(row.id, key, effect)
         self.rows[row.id] = row
         if row.holds:
             self.holders[row.fingerprint] = row.id
@@ -78,8 +75,8 @@ class Tables(ABC):
         if row.state not in LIVE:
             self.live.pop(row.id, None)
 
-    def put_deleted(self, request_id: str, key: str | None, effect: str | None) -> None:
-        """Remember that a request was asked that has no row."""
+    def put_asked(self, request_id: str, key: str | None, effect: str | None) -> None:
+        """Remember which key and effect a request has, also one that has no row."""
         if key is not None:
             self._keys.setdefault(key, request_id)
         if effect is not None:
