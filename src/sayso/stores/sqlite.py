@@ -22,7 +22,6 @@ from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
 from sayso.stores.base import Store, Transaction, joined, result_of
 from sayso.stores.codec import Seal, digests_of
-from sayso.stores.records import RecordRow
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
 from sayso.stores.sqlite_transaction import (
@@ -322,11 +321,6 @@ class SqliteStore(Watched, SqlStore):
                         return known.request
                     self._cache.move_to(version)
         return super().find(fingerprint)
-
-    def _record_row(self, kind: str, key: str) -> RecordRow | None:
-        if self._leader == threading.get_ident() and self._open is not None:
-            return self._open.find_record(kind, key)
-        return super()._record_row(kind, key)
 
     def scrub(self) -> bool:
         try:

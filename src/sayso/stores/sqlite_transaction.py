@@ -216,8 +216,6 @@ class SqliteTransaction(SqlTransaction):
         self._connection, self._execute, self._read_by = connection, connection.execute, connection.execute
         self._cache, self._seal, self._schema, self._remembered = cache, seal, schema, cache.certain
         self._pending: list[tuple[Write | None, tuple[Any, ...], Entry, CachedRow | None]] = []
-        self._records: dict[tuple[str, str], RecordRow | None] = {}  # every verb looks up those of tokens
-        self._keys: dict[str, Sequence[str]] = {}
         self.changed: list[str] = []
         self.changed_runs, self._runs = list[str](), {}
         self.heads: dict[str, tuple[int, str]] = {}
@@ -236,26 +234,10 @@ class SqliteTransaction(SqlTransaction):
         return request
 
     def record_keys(self, kind: str) -> Sequence[str]:
-        if kind not in self._keys:
-            self._keys[kind] = super().record_keys(kind)
-            if kind == CHANNEL:
-                self._cache.has_channels = bool(self._keys[kind])
-        return self._keys[kind]
-
-    def find_record(self, kind: str, key: str) -> RecordRow | None:
-        if (kind, key) not in self._records:
-            self._records[kind, key] = super().find_record(kind, key)
-        return self._records[kind, key]
-
-    def put_record(self, row: RecordRow) -> None:
-        super().put_record(row)
-        self._keys.pop(row.kind, None)
-        self._records[row.kind, row.key] = row
-
-    def drop_record(self, kind: str, key: str) -> None:
-        super().drop_record(kind, key)
-        self._keys.pop(kind, None)
-        self._records[kind, key] = None
+        found = super().record_keys(kind)
+        if kind == CHANNEL:
+            self._cache.has_channels = bool(found)
+        return found
 
     def insert(self, transition: Transition) -> None:
         request, seal, cache = transition.request, self._seal, self._cache
