@@ -155,7 +155,7 @@ def test_an_answer_that_was_turned_around_shows(playing: Callable[[str | None], 
     with as_somebody_with_the_file(path) as connection:
         [(progress,)] = connection.execute("SELECT progress FROM request WHERE id = ?", (request.id,))
         said = json.loads(progress)
-        said["decision"][-1] = '{"answer":"another"}'
+        said["decision"][8] = '{"answer":"another"}'
         connection.execute("UPDATE request SET progress = ?", (json.dumps(said, separators=(",", ":")),))
     store = playing(None).store
     assert "does not match row 2" in audit.verify(store).broken[0].reason

@@ -384,11 +384,10 @@ def _quorum(count: int, *roles: str) -> Quorum:
 
 
 def _decision(packed: list[Any]) -> Decision:
-    verb, issuer, subject, at, channel, comment, fingerprint, edited, answer, *more = packed
-    if len(more) >= 3:
-        more[2] = timedelta(microseconds=more[2])
-        more[3] = None if more[3] is None else _identity(*more[3])
-    return Decision(verb, _identity(issuer, subject), instant(at), channel, comment, fingerprint, edited, answer, *more)
+    verb, issuer, subject, at, *rest, held_for, claimed = packed
+    rest.append(None if held_for is None else timedelta(microseconds=held_for))
+    rest.append(None if claimed is None else _identity(*claimed))
+    return Decision(verb, _identity(issuer, subject), instant(at), *rest)
 
 
 @lru_cache(maxsize=256)
@@ -474,10 +473,10 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
     claimed, ends, escalated = progress.get("claimed"), progress.get("approval_ends"), progress.get("escalated")
     execution = None
     if "execution" in progress:
-        token, worker, attempt, started, finished, result, error, resolved, *more = progress["execution"]
+        token, worker, attempt, started, finished, result, error, resolved, *rest = progress["execution"]
         execution = Execution(
             token, worker, attempt, instant(started), None if finished is None else instant(finished), result, error,
-            None if resolved is None else Identity(*resolved), *more,
+            None if resolved is None else Identity(*resolved), *rest,
         )  # fmt: skip
     return {
         "expires_at": instant(progress["ends"]),
@@ -495,7 +494,7 @@ def _progressed(progress: dict[str, Any]) -> dict[str, Any]:
 _PROGRESS_WORDS = {state: state.value for state in State}  # plain str: SQLite's driver is slow with subclasses
 
 
-def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR0912  one field after the other
+def _progress_values(request: Request) -> tuple[Any, ...]:
     """Return the values of `PROGRESS_COLUMNS`, unencrypted."""
     state, claimed_by, decision, votes = request.state, request.claimed_by, request.decision, request.votes
     execution, ends, approval_ends = request.execution, (request.expires_at - EPOCH) // MICROSECOND, None
@@ -517,17 +516,12 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
     if request.edited is not None:
         fields["edited"] = request.edited.form, request.edited.masked, request.edited.digest
     if execution is not None:
-        ended, resolver, more = execution.finished_at, execution.resolved_by, ()
-        if execution.kept is not None or execution.not_kept is not None:
-            more = execution.stopped, execution.unresolved, execution.kept, execution.not_kept
-        elif execution.unresolved:
-            more = execution.stopped, True
-        elif execution.stopped:
-            more = (execution.stopped,)
+        ended, resolver = execution.finished_at, execution.resolved_by
         fields["execution"] = (
             execution.token, execution.worker, execution.attempt, (execution.started_at - EPOCH) // MICROSECOND,
             None if ended is None else (ended - EPOCH) // MICROSECOND, execution.result, execution.error,
-            None if resolver is None else (resolver.issuer, resolver.subject), *more,
+            None if resolver is None else (resolver.issuer, resolver.subject), execution.stopped, execution.unresolved,
+            execution.kept, execution.not_kept,
         )  # fmt: skip
     return (
         1 if request.holds else None,
@@ -541,15 +535,10 @@ def _progress_values(request: Request) -> tuple[Any, ...]:  # noqa: C901, PLR091
 
 
 def _packed(decision: Decision) -> tuple[Any, ...]:
-    by, more = decision.by, ()
-    if decision.held_for is not None:
-        claimed = None if decision.claimed is None else (decision.claimed.issuer, decision.claimed.subject)
-        more = decision.again, decision.under, decision.held_for // MICROSECOND, claimed
-    elif decision.under is not None:
-        more = decision.again, decision.under
-    elif decision.again:
-        more = (True,)
+    by, held_for, claimed = decision.by, decision.held_for, decision.claimed
     return (
         decision.verb, by.issuer, by.subject, (decision.at - EPOCH) // MICROSECOND, decision.channel, decision.comment,
-        decision.fingerprint, decision.edited, decision.answer, *more,
+        decision.fingerprint, decision.edited, decision.answer, decision.again, decision.under,
+        None if held_for is None else held_for // MICROSECOND,
+        None if claimed is None else (claimed.issuer, claimed.subject),
     )  # fmt: skip
