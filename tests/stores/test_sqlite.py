@@ -31,10 +31,10 @@ from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.stores import sqlite_file
-from sayso.stores.base import Filter, Store, Transaction
+from sayso.stores.base import Filter, Store, Transaction, Verb
 from sayso.stores.codec import RequestRow
 from sayso.stores.records import Record
-from sayso.stores.sqlite import SqliteStore, _Op
+from sayso.stores.sqlite import SqliteStore
 from sayso.stores.sqlite_file import newest_schema
 from sayso.stores.sqlite_transaction import ENTRY_COLUMNS
 from sayso.testing import sample_call
@@ -313,7 +313,7 @@ def test_a_file_that_may_not_grow_is_refused_and_heals(path: Path) -> None:
     program = f"""
 import resource, signal
 from sayso import errors
-from sayso.stores.sqlite import SqliteStore, _Op
+from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 store = SqliteStore({str(path)!r})
 first = store.ask(sample_call())
@@ -695,15 +695,15 @@ def test_who_waits_behind_an_interrupted_verb_is_served_once(
         else:
             assert isinstance(one, Request), one  # a refusal would say that it was run twice
             assert store.finish(request.id, request.id, Outcome("done")).state is State.DONE
-    assert not [op for op in store._queue if not op.done]
+    assert not [verb for verb in store._queue if not verb.is_done]
     assert audit.verify(store).broken == ()
 
 
 def test_a_verb_that_is_interrupted_as_it_queues_is_not_run_by_the_next_one(scene: Scene, store: SqliteStore) -> None:
     request, queue = scene.approved(), store._queue
 
-    class Interrupted(deque[_Op]):
-        def extend(self, ops: Iterable[_Op], /) -> None:
+    class Interrupted(deque[Verb]):
+        def extend(self, ops: Iterable[Verb], /) -> None:
             queue.extend(ops)
             raise KeyboardInterrupt
 
@@ -722,7 +722,7 @@ def test_a_verb_that_is_interrupted_as_it_queues_is_not_run_by_the_next_one(scen
 OPEN_AT_ONCE = """
 import sys, time
 from sayso import audit
-from sayso.stores.sqlite import SqliteStore, _Op
+from sayso.stores.sqlite import SqliteStore
 from sayso.testing import sample_call
 print("ready", flush=True)
 for line in sys.stdin:

@@ -13,9 +13,10 @@ all. It requires a store whose reads, during a work, see what its transaction wr
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -27,9 +28,11 @@ from sayso.stores.program import ProgramStore, RequestStore, Unwatch
 from sayso.stores.records import RecordVerbs
 from sayso.stores.review import PeopleVerbs, ReviewStore, rows_of
 from sayso.stores.transaction import ESCALATION, RESULT, Transaction
+from sayso.stores.watching import Bell
 
 __all__ = [
     "Filter",
+    "GroupCommit",
     "Page",
     "ProgramStore",
     "RequestStore",
@@ -37,12 +40,14 @@ __all__ = [
     "Store",
     "Transaction",
     "Unwatch",
+    "Verb",
     "joined",
     "result_of",
 ]
 
 
 T = TypeVar("T")
+_MOST = 256  # verbs in one commit
 
 
 class Store(ProgramStore, GrantVerbs, PeopleVerbs):
@@ -97,6 +102,58 @@ class Store(ProgramStore, GrantVerbs, PeopleVerbs):
                 self.drop(ESCALATION, record.key)  # only after the write: if this is interrupted, it happens again
                 changed += now.escalated_at is not before.escalated_at
         return changed
+
+
+class Verb:
+    """A caller's verb that waits for a commit, which it may share with others.
+
+    Attributes:
+        work: The verb, as a function of a transaction.
+        result, error: What it returned or raised.
+        is_done: Whether it has one of these, or nobody waits for it any more.
+    """
+
+    __slots__ = ("error", "is_done", "result", "work")
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work, self.is_done = work, False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class GroupCommit(ABC):
+    """The part of a store in which verbs that wait for each other share a commit: whoever gets the lock leads."""
+
+    _bell: Bell
+    _queue: deque[Any]
+    _write_lock: threading.Lock
+
+    @abstractmethod
+    def _commit(self, batch: Sequence[Any]) -> Iterable[str]:
+        """Run verbs in one transaction, and return what they changed; several may be left undone, to be run alone."""
+
+    def _wait(self, verbs: Sequence[Verb]) -> None:
+        """Wait until verbs are done, in commits that they share with others."""
+        changes = list[Iterable[str]]()
+        try:
+            self._queue.extend(verbs)
+            with self._write_lock:
+                while not all(verb.is_done for verb in verbs):  # the previous holder of the lock may have run them
+                    self._lead(changes)
+        finally:
+            for verb in verbs:
+                verb.is_done = True  # interrupted: nobody waits for it any more
+            for changed in changes:  # without the lock: who is woken may call a verb, or fork
+                self._bell.ring(changed)
+
+    def _lead(self, changes: list[Iterable[str]]) -> None:
+        """Commit the waiting verbs. Each leaves the queue when it is done, so that an interrupted leader loses none."""
+        batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
+        if len(batch) > 1:
+            changes.append(self._commit(batch))
+        changes.extend(self._commit([verb]) for verb in batch if not verb.is_done)
+        while self._queue and self._queue[0].is_done:
+            self._queue.popleft()
 
 
 @contextmanager

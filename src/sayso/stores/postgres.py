@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ from sayso import clock, errors
 from sayso.model.journal import RowDigests
 from sayso.model.request import Request
 from sayso.model.run import RunUpdate
-from sayso.stores.base import Store, joined, result_of
+from sayso.stores.base import GroupCommit, Store, Verb, joined, result_of
 from sayso.stores.codec import RequestRow, Seal, digests_of
 from sayso.stores.postgres_connection import (
     COMMIT,
@@ -49,7 +49,6 @@ from sayso.stores.workers import forget_after_fork
 T = TypeVar("T")
 
 _PATIENCE = 30.0  # seconds for which a verb retries to reach a database that it has reached before
-_MOST = 256  # verbs in one commit
 _TRIES = 1000  # attempts of a verb that others overtake; each time, one of them has succeeded
 _WIDTH = len(RequestRow._fields)
 # A process that is stopped in the middle of a transaction must not keep its locks, because others wait for them. So no
@@ -88,7 +87,7 @@ _MAYBE = "the change may or may not be stored"
 _IN_TRANSACTION = {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
-class PostgresStore(Watched, SqlStore):
+class PostgresStore(GroupCommit, Watched, SqlStore):
     """The store behind `postgresql://user@host/database`.
 
     Args:
@@ -251,47 +250,36 @@ class PostgresStore(Watched, SqlStore):
 
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         verb = _Verb(lambda tx: work(tx, *args, **options))
-        if not self._queue and not self._write_lock.locked():
+        is_alone = not self._queue and not self._write_lock.locked()
+        if is_alone:
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 self._done(verb, is_alone=True)
         else:
-            self._wait([verb])
+            self._wait([verb])  # to share a commit with other waiting verbs
             if verb.error is not None:
                 raise verb.error
         if verb.result is _UNDONE:
+            is_alone = True
             self._done(verb)  # in a transaction, without the lock: what it has to wait for holds up nobody else
-        self._bell.ring(verb.changed)
+        if is_alone:
+            self._bell.ring(verb.changed)
         if isinstance(verb.result, errors.SaysoError):
             raise verb.result
         return verb.result
 
-    def _wait(self, verbs: Sequence[_Verb]) -> None:
-        """Wait until verbs are done, in commits that they share with others."""
-        try:
-            self._queue.extend(verbs)
-            with self._write_lock:
-                while not all(verb.is_done for verb in verbs):  # the previous holder of the lock may have run them
-                    self._lead()
-        finally:
-            for verb in verbs:
-                verb.is_done = True  # interrupted: nobody waits for it any more
-
-    def _lead(self) -> None:
-        """Run the waiting verbs. A verb leaves the queue when it is done, so that an interrupted leader loses none."""
-        batch = [verb for verb in list(self._queue)[:_MOST] if not verb.is_done]
+    def _commit(self, batch: Sequence[_Verb]) -> Iterable[str]:
         if len(batch) > 1:
             with suppress(Exception):  # then each is tried alone and gets its own error
                 self._patiently(partial(self._together, batch), batch[0], is_brief=True)
-        for verb in batch:
-            if not verb.is_done:
-                try:
-                    # Who waits runs a verb that needs a transaction itself; a server's works wait for no locked row.
-                    self._done(verb, is_alone=not verb.is_work, is_brief=verb.is_work)
-                except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
-                    verb.error = error
-                verb.is_done = True
-        while self._queue and self._queue[0].is_done:
-            self._queue.popleft()
+            return [request_id for verb in batch for request_id in verb.changed]
+        (verb,) = batch
+        try:
+            # Who waits runs a verb that needs a transaction itself; a server's works wait for no locked row.
+            self._done(verb, is_alone=not verb.is_work, is_brief=verb.is_work)
+        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
+            verb.error = error
+        verb.is_done = True
+        return verb.changed
 
     def _transaction(self, execute: Callable[..., Any], **options: Any) -> PostgresTransaction:
         return PostgresTransaction(execute, self._cache, self.seal, self._schema, self.now, **options)
@@ -300,7 +288,6 @@ class PostgresStore(Watched, SqlStore):
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
         verbs = [_Verb(_unless_it_failed(joined(self, work)), is_work=True) for work in works]
         self._wait(verbs)
-        self._bell.ring(request_id for verb in verbs for request_id in verb.changed)
         return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
     def _together(self, batch: Sequence[_Verb], connection: Connection) -> None:
@@ -449,21 +436,17 @@ class PostgresStore(Watched, SqlStore):
         return True
 
 
-class _Verb:
+class _Verb(Verb):
     """A caller's verb in progress: how it is tried, and its result."""
 
-    __slots__ = (
-        "began", "changed", "error", "has_guessed", "is_alone", "is_done", "is_work", "lost", "may_guess", "result",
-        "work",
-    )  # fmt: skip
+    __slots__ = ("began", "changed", "has_guessed", "is_alone", "is_work", "lost", "may_guess")
 
     def __init__(self, work: Callable[[PostgresTransaction], Any], *, is_work: bool = False) -> None:
-        self.work, self.began = work, time.monotonic()
+        super().__init__(work)
+        self.result, self.began = _UNDONE, time.monotonic()
         self.is_work, self.is_alone, self.may_guess = is_work, not is_work, True
-        self.has_guessed = self.is_done = False
-        self.error: BaseException | None = None
+        self.has_guessed = False
         self.lost: list[tuple[PostgresTransaction, Any]] = []  # sent, but without an answer
-        self.result: Any = _UNDONE
         self.changed: list[str] = []
 
     def guess_less(self) -> None:

@@ -20,10 +20,10 @@ from sayso import errors
 from sayso.model.journal import RowDigests
 from sayso.model.request import Request, State
 from sayso.stores import sqlite_file
-from sayso.stores.base import Store, Transaction, joined, result_of
+from sayso.stores.base import GroupCommit, Store, Verb, joined, result_of
 from sayso.stores.codec import Seal, digests_of
 from sayso.stores.sql import SqlStore, Stale
-from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place, is_busy
+from sayso.stores.sqlite_file import DATABASE_ERRORS, Connection, fault, in_place
 from sayso.stores.sqlite_transaction import (
     ENTRY_COLUMNS,
     JOURNAL_TRIGGERS,
@@ -42,22 +42,8 @@ T = TypeVar("T")
 
 _LINKS = "SELECT id, link FROM request WHERE id IN (SELECT value FROM json_each(?))"
 
-_MOST = 256  # verbs in one commit
 
-
-class _Op:
-    """A caller's verb that waits for its commit."""
-
-    __slots__ = ("done", "error", "result", "work")
-
-    def __init__(self, work: Callable[[Transaction], Any]) -> None:
-        self.work = work
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.done = False
-
-
-class SqliteStore(Watched, SqlStore):
+class SqliteStore(GroupCommit, Watched, SqlStore):
     """The store behind `sqlite:///path`.
 
     Args:
@@ -83,7 +69,7 @@ class SqliteStore(Watched, SqlStore):
 
     def after_fork(self) -> None:
         """Begin with new locks, threads and connections in a forked child."""
-        self._queue: deque[_Op] = deque()
+        self._queue: deque[Verb] = deque()
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writing: Connection | None = None
         self._reading: Connection | None = None
@@ -177,35 +163,30 @@ class SqliteStore(Watched, SqlStore):
     def _transact(self, work: Callable[..., T | errors.SaysoError], *args: Any, **options: Any) -> T:
         """See `RequestStore._transact`. If nobody else writes, one statement is tried before a whole transaction."""
         result: Any = None
-        if self._queue or self._write_lock.locked():
-            op = _Op(lambda tx: work(tx, *args, **options))
-            self._wait([op])
-            if op.error is not None:
-                raise op.error
-            result = op.result
-        else:
-            changed: Sequence[str] | None = None
+        changed: Sequence[str] | None = None
+        if not (self._queue or self._cache.has_channels or self._write_lock.locked()):
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
-                    connection = self._writer()
-                    if not self._cache.has_channels:
-                        with suppress(Stale, errors.SaysoError):  # not enough, or out of date
-                            tx = SingleStatement(connection, self._cache, self.seal, self._schema)
-                            result = work(tx, *args, **options)
-                            tx.flush()
-                            changed = tx.changed
-                    if changed is None:
-                        op = _Op(lambda tx: work(tx, *args, **options))
-                        changed, result = self._once([op]), op.result
+                    tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
+                    with suppress(Stale, errors.SaysoError):  # not enough, or out of date
+                        result = work(tx, *args, **options)
+                        tx.flush()
+                        changed = tx.changed
                 except DATABASE_ERRORS as error:
                     raise fault(error, self._place) from error
-            if self._bell.waiting:
-                self._bell.ring(changed)
+        if changed is None:
+            verb = Verb(lambda tx: work(tx, *args, **options))
+            self._wait([verb])
+            if verb.error is not None:
+                raise verb.error
+            result = verb.result
+        elif self._bell.waiting:
+            self._bell.ring(changed)
         if isinstance(result, errors.SaysoError):
             raise result
         return result
 
-    def _once(self, batch: Sequence[_Op]) -> list[str]:
+    def _once(self, batch: Sequence[Verb]) -> list[str]:
         """Run verbs, one after the other, in one transaction; return what they changed."""
         connection = self._writer()
         tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema)
@@ -215,8 +196,8 @@ class SqliteStore(Watched, SqlStore):
             version = int(connection.execute(VERSION).fetchone()[0])
             if version != self._cache.version:
                 self._cache.move_to(version)
-            for op in batch:
-                op.result = op.work(tx)
+            for verb in batch:
+                verb.result = verb.work(tx)
             is_ready = True
             connection.execute("COMMIT")
         except DATABASE_ERRORS:
@@ -228,8 +209,8 @@ class SqliteStore(Watched, SqlStore):
                 is_ready = False
             if is_ready:
                 # Even if Ctrl-C arrived during the commit: it happened, and must not happen again.
-                for op in batch:
-                    op.done = True
+                for verb in batch:
+                    verb.is_done = True
             else:  # rolled back here, or by SQLite itself if the disk is full
                 self._cache.forget()  # no chain may continue from a row that was not committed
         self._cache.heads |= tx.heads
@@ -238,55 +219,26 @@ class SqliteStore(Watched, SqlStore):
 
     def together(self, works: Sequence[Callable[[Store], T]]) -> Sequence[T | BaseException]:
         """See `Store.together`: each work is one transaction, and up to 256 share a commit."""
-        ops = [_Op(joined(self, work)) for work in works]
-        self._wait(ops)
-        return [result_of(op.result) if op.error is None else op.error for op in ops]
+        verbs = [Verb(joined(self, work)) for work in works]
+        self._wait(verbs)
+        return [result_of(verb.result) if verb.error is None else verb.error for verb in verbs]
 
-    def _wait(self, ops: Sequence[_Op]) -> None:
-        """Wait until verbs are done, in commits that they share with others."""
-        changes = list[Sequence[str]]()
-        try:
-            self._queue.extend(ops)
-            with self._write_lock:
-                # The previous holder of the lock may have run them in its own commit.
-                while not all(op.done for op in ops):
-                    self._lead(changes)
-        finally:
-            for op in ops:
-                op.done = True  # interrupted: nobody waits for it any more
-            for changed in changes:  # without the lock: who is woken may call a verb, or fork
-                self._bell.ring(changed)
-
-    def _lead(self, changes: list[Sequence[str]]) -> None:
-        """Commit the waiting verbs, and add what each commit changed to `changes`.
-
-        A verb leaves the queue when it is done, so that an interrupted leader loses none.
-        """
-        batch = [op for op in list(self._queue)[:_MOST] if not op.done]
+    def _commit(self, batch: Sequence[Verb]) -> Sequence[str]:
         self._leader = threading.get_ident()
         try:
-            if len(batch) == 1 or not self._commit(batch, changes):
-                for op in batch:
-                    self._commit([op], changes)
+            return self._once(batch)
+        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
+            told: Exception = error
+            if isinstance(error, DATABASE_ERRORS):
+                told = fault(error, self._place)
+                told.__cause__ = error
+            is_locked = told is not error and isinstance(told, errors.StoreBusyError)
+            if len(batch) == 1 or is_locked:  # one by one, each would wait for the lock again
+                for verb in batch:
+                    verb.error, verb.is_done = told, True
+            return ()
         finally:
             self._leader = None
-        while self._queue and self._queue[0].done:
-            self._queue.popleft()
-
-    def _commit(self, batch: Sequence[_Op], changes: list[Sequence[str]]) -> bool:
-        """Run a batch in one transaction. False: it failed, and each verb must be tried alone."""
-        try:
-            changed = self._once(batch)
-        except Exception as error:  # noqa: BLE001  every exception belongs to this verb's caller
-            locked_out = isinstance(error, DATABASE_ERRORS) and is_busy(error)
-            if len(batch) > 1 and not locked_out:  # one by one, each would wait for the lock again
-                return False
-            for op in batch:
-                op.error = fault(error, self._place) if isinstance(error, DATABASE_ERRORS) else error
-                op.done = True
-            return True
-        changes.append(changed)
-        return True
 
     def _row_digests(self, found: tuple[Any, ...]) -> RowDigests:
         digests = digests_of(found[:WIDTH], self.seal)
