@@ -83,11 +83,6 @@ class JsonlState(Tables):
             yield {"runs": [run_values(run)], "steps": written}
         yield {"records": self.all_records()}
 
-    def remember(self, request: Request) -> None:
-        """Cache the request of a row that was just written and applied."""
-        self._known[request.id] = request
-        self._verified.add(request.id)
-
     def _put(self, row: RequestRow) -> None:
         self.put(row, row.key_digest, row.effect_digest)
         self._known.pop(row.id, None)
@@ -301,16 +296,12 @@ class JsonlStore(Watched, TableStore):
             result = work(tx, *args, **options)
             line = tx.line()
             if line:
-                is_known = False
                 try:
                     self._file.append(line)
                     self._state.apply(line)
-                    for request in tx.requests.values():
-                        self._state.remember(request)
-                    is_known = True
-                finally:
-                    if not is_known:  # interrupted, perhaps after the write: the file tells
-                        self._begin_again()
+                except BaseException:  # interrupted, perhaps after the write: the file tells
+                    self._begin_again()
+                    raise
         if line.keys() - {"journal", "schemas", "records"}:
             self._bell.ring(tx.requests)
         if isinstance(result, errors.SaysoError):
