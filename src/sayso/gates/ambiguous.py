@@ -437,7 +437,7 @@ def in_doubt(also: tuple[type[BaseException], ...], handled: Handled, error: Bas
     return is_ambiguous(error, also, before if is_older else None)
 
 
-def claim_not_executed(error: BaseException | None, handled: Handled) -> bool:
+def claim_not_executed(error: BaseException | None, handled: Handled = _NOTHING) -> bool:
     """Return whether the call itself raised `NotExecuted`, and mark it, so that the calls around it ignore it."""
     if not isinstance(error, NotExecuted) or "_sayso_inner" in error.__dict__:
         return False

@@ -210,7 +210,7 @@ class HeldBase:
             if started.pid != os.getpid():
                 what = f"process {started.pid} has started {request_id}, and reports how that ends"
                 raise errors.StartRefusedError(request_id, f"{what}; nothing was recorded")
-            attempt = attempt._replace(is_without_effect=claim_not_executed(attempt.raised, None))
+            attempt = attempt._replace(is_without_effect=claim_not_executed(attempt.raised))
             gate = replace(self._gate, suspends=())  # which is for `once`; here the program says how it ended
             yield from end(gate, self._store, started, attempt, is_raised=False)
             self._started = None

@@ -60,7 +60,7 @@ _UNCHANGED = f""" AND ({COLUMNS}) IS ({_VALUES}) AND ({_ENTRY}) IS (
 _ADD_SCHEMA = "INSERT OR IGNORE INTO schema_text (id, text) VALUES (?, ?)"
 _APPEND = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 VERSION = "PRAGMA data_version"  # the number changes with a commit by another connection
-NOBODY, _REMEMBERED = ("", 0), 512
+_REMEMBERED = 512
 
 # Temporary triggers: somebody with access to the file could remove stored ones, and these write the journal.
 JOURNAL_TRIGGERS = tuple(
