@@ -746,6 +746,25 @@ def test_by_hand_the_program_says_how_a_call_ended_also_with_an_exception_that_s
     assert call.state == state
 
 
+def test_what_a_call_by_hand_says_did_not_run_counts_in_the_gate_around_it(store: Store) -> None:
+    @sayso.gate(wait="raise")
+    def save() -> None:
+        call = held()
+        approve(call)
+        call.start()
+        locked = sayso.NotExecuted("the disk is locked")
+        call.fail(locked)
+        raise locked
+
+    with sayso.run("nightly"):
+        with pytest.raises(sayso.ConfirmationRequired) as caught:
+            save()
+        sayso.Review().approve(caught.value.confirmation_id, by="ada")
+        with pytest.raises(sayso.NotExecuted, match="the disk is locked"):
+            save()
+    assert store.get(caught.value.confirmation_id).state is State.FAILED
+
+
 class Frozen(ValueError):
     def add_note(self, note: str) -> None:
         raise AttributeError(note)
