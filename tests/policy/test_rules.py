@@ -12,7 +12,6 @@ import pytest
 import sayso
 from sayso import errors
 from sayso.model.reviewer import Quorum
-from sayso.model.schema import Schema
 from sayso.policy import Policy, in_effect
 from sayso.policy.policy import replay
 from sayso.policy.rules import Positions, matches, parse, short_name
@@ -50,10 +49,10 @@ tool = "*"
 verdict = "deny"
 reason = "nothing else is allowed"
 """
-SCHEMA = Schema.of_json({
+SCHEMA = {
     "type": "object",
     "properties": {"amount": {"type": "number"}, "currency": {"type": "string"}},
-})  # fmt: skip
+}
 
 
 def problems(text: str) -> list[tuple[int, int, str]]:
@@ -169,9 +168,7 @@ def test_a_rule_behind_one_with_a_condition_is_reached() -> None:
 
 
 def test_a_condition_that_does_not_fit_a_known_tool_is_told_where_it_stands_in_the_file() -> None:
-    wrong = Schema.of_json({
-        "type": "object", "properties": {"amount": {"type": "string"}, "currency": {"type": "number"}},
-    })  # fmt: skip
+    wrong = {"type": "object", "properties": {"amount": {"type": "string"}, "currency": {"type": "number"}}}
     policy = Policy.of_text(REFUNDS)
     assert [one[:2] for one in policy.problems({"refund": wrong})] == [(5, 21), (16, 13), (17, 15)]
     with pytest.raises(errors.PolicyError, match=r"policy\.toml:5:21: found no matching overload .* \(and 2 more"):

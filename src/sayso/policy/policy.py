@@ -8,6 +8,8 @@ the policy of the settings file, for gates without `when=`.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import stat
@@ -92,14 +94,21 @@ class _Rules:
         rest = f" (and {more} more; `sayso policy check` lists them)" if more else ""
         return errors.PolicyError(f"{self.label}:{first.line}:{first.column}:", f"{first.message}{rest}")
 
-    def for_tool(self, tool: str, name: str, schema: Schema | None) -> list[_Compiled]:
+    def for_tool(self, tool: str, name: str, schema: Schema | Mapping[str, Any] | None) -> list[_Compiled]:
         """Return the rules for a tool; raises `PolicyError` if a condition or template does not match its schema."""
-        key = tool, name, "" if schema is None else schema.digest
+        if schema is None:
+            digest = ""
+        elif isinstance(schema, Schema):
+            digest = schema.digest
+        else:
+            digest = hashlib.sha256(json.dumps(schema, sort_keys=True, default=str).encode()).hexdigest()
+        key = tool, name, digest
         known = self.compiled.get(key)
         if known is None:
-            known, problems = self.checked(tool, name, schema, name)
+            shape = _shape(schema)
+            known, problems = self.checked(tool, name, shape, name)
             for rule in self.fitting(tool, name):
-                problems += _template_problems(rule, schema, name)
+                problems += _template_problems(rule, shape, name)
             if problems:
                 raise self.error(tuple(sorted(problems)))
             if len(self.compiled) >= _MOST:
@@ -112,20 +121,24 @@ class _Rules:
         return [rule for rule in self.rules if any(matches(pattern, tool, name) for pattern in rule.tools)]
 
     def checked(
-        self, tool: str, name: str, schema: Schema | None, label: str
+        self, tool: str, name: str, shape: Schema | None, label: str
     ) -> tuple[list[_Compiled], list[Problem]]:  # fmt: skip
         """Return the rules for a tool, and the conditions that do not match its schema; `label` is for messages."""
         made: list[_Compiled] = []
         problems: list[Problem] = []
         for rule in self.fitting(tool, name):
             try:
-                condition = None if rule.when is None else Condition(rule.when, schema, label)
+                condition = None if rule.when is None else Condition(rule.when, shape, label)
                 made.append((rule, condition))
             except ConditionError as error:
                 problems += [Problem(*rule.at("when", line, column), text) for line, column, text in error.problems]
             except errors.ConfigError as error:
                 problems.append(Problem(*rule.at("when"), str(error)))
         return made, problems
+
+
+def _shape(schema: Schema | Mapping[str, Any] | None) -> Schema | None:
+    return Schema.of_json(schema) if isinstance(schema, Mapping) else schema
 
 
 def _budget_problems(rule: Rule, schema: Schema | None, tool: str) -> Iterator[Problem]:
@@ -226,8 +239,9 @@ class Policy:
         return self._rules().usable().rules
 
     def problems(
-        self, tools: Mapping[str, Schema] | None = None, *, asked_by: Mapping[str, str] | None = None
-    ) -> list[Problem]:
+        self, tools: Mapping[str, Schema | Mapping[str, Any]] | None = None, *,
+        asked_by: Mapping[str, str] | None = None,
+    ) -> list[Problem]:  # fmt: skip
         """Return the problems of the file.
 
         Args:
@@ -242,12 +256,14 @@ class Policy:
         about = _about(rules, tools or {}, asked_by or {})
         return sorted({*rules.problems, *(one for one, is_note in about if not is_note)})
 
-    def notes(self, tools: Mapping[str, Schema], *, asked_by: Mapping[str, str] | None = None) -> list[Problem]:
+    def notes(
+        self, tools: Mapping[str, Schema | Mapping[str, Any]], *, asked_by: Mapping[str, str] | None = None
+    ) -> list[Problem]:
         """Return templates that do not match a tool whose module no pattern names: it may belong to another project."""
         return sorted({one for one, is_note in _about(self._rules(), tools, asked_by or {}) if is_note})
 
     def explain(
-        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | None = None,
+        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
         run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Answer:  # fmt: skip
         """Return what the policy decides about a call, with the rules that it evaluated; see `verdict`."""
@@ -270,7 +286,7 @@ class Policy:
         return Answer(_NO_RULE, tuple(steps))
 
     def verdict(
-        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | None = None,
+        self, tool: str, arguments: Mapping[str, Any], *, schema: Schema | Mapping[str, Any] | None = None,
         run: str | None = None, agent: str | None = None, now: datetime | None = None, is_function: bool | None = None,
     ) -> Verdict:  # fmt: skip
         """Return the verdict of the first rule that matches a call; a call that no rule matches is held.
@@ -278,7 +294,7 @@ class Policy:
         Args:
             tool: Name of the tool, `module:function` for a function.
             arguments: By name.
-            schema: The schema of the arguments. Conditions are checked against it before they are evaluated.
+            schema: The JSON Schema of the arguments. Conditions are checked against it before they are evaluated.
             run: Name of the run.
             agent: Who asks.
             now: The time, for tests.
@@ -307,18 +323,20 @@ class Policy:
         return _NO_RULE
 
 
-def _about(rules: _Rules, tools: Mapping[str, Schema], asked_by: Mapping[str, str]) -> Iterator[tuple[Problem, bool]]:
+def _about(
+    rules: _Rules, tools: Mapping[str, Schema | Mapping[str, Any]], asked_by: Mapping[str, str]
+) -> Iterator[tuple[Problem, bool]]:
     """Yield what does not match known tools, and whether that is only worth a note."""
-    for tool, schema in tools.items() if not rules.problems else ():
-        name = short_name(tool)
+    for tool, given in tools.items() if not rules.problems else ():
+        name, shape = short_name(tool), _shape(given)
         label = f"{tool} (asked by {asked_by[tool]})" if tool in asked_by else name
-        for problem in rules.checked(tool, name, schema, label)[1]:
+        for problem in rules.checked(tool, name, shape, label)[1]:
             yield problem, False
         for rule in rules.fitting(tool, name):
             names_it = name == tool or any(":" in pattern and matches(pattern, tool, name) for pattern in rule.tools)
-            for problem in _template_problems(rule, schema, label):
+            for problem in _template_problems(rule, shape, label):
                 yield problem, not names_it
-            for problem in _budget_problems(rule, schema, label):
+            for problem in _budget_problems(rule, shape, label):
                 yield problem, False
 
 
