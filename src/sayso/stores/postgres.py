@@ -410,7 +410,7 @@ class PostgresStore(GroupCommit, Watched, SqlStore):
         """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
         if tx.entries:
             verb.lost.append((tx, result))
-        elif isinstance(error, psycopg.Error) and not tx.is_read_only:
+        elif isinstance(error, psycopg.Error) and tx.has_written:
             raise errors.StoreUnavailableError(
                 f"the connection to {self._place} was lost during a commit ({first_line(error)}); {_MAYBE}"
             ) from error

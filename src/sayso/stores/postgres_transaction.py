@@ -61,11 +61,6 @@ class KnownRow(NamedTuple):
     n: int | None = None
     versions: tuple[str, str, str] = ("", "", "")
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether the answer to what wrote it is read; if not, what is unknown is read from the database."""
-        return self.versions[1] != ""
-
     def answered(self, found: tuple[Any, ...]) -> KnownRow:
         """Return it with what the statement that wrote it returned."""
         _, version, *more = found
@@ -132,7 +127,7 @@ class RowCache:
     def put(self, known: KnownRow) -> None:
         """Remember a row, unless its position or version is unknown."""
         request = known.request
-        if not known.is_answered:
+        if not known.versions[1]:
             self.rows.pop(request.id, None)
             return
         _put(self.rows, request.id, known)
@@ -193,11 +188,6 @@ class PostgresTransaction(SqlTransaction):
         self.entries: list[Entry] = []
         self.heads: dict[str, tuple[int, str]] = {}
         self.schemas: set[str] = set()
-
-    @property
-    def is_read_only(self) -> bool:
-        """Whether nothing was written, and nothing is pending."""
-        return not self.has_written and self._pending is None
 
     @property
     def changed(self) -> list[str]:

@@ -120,11 +120,6 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the primary code
 
 
-def is_busy(error: Exception) -> bool:
-    """Return whether somebody else holds the lock."""
-    return _code(error) in _BUSY
-
-
 def fault(error: Exception, path: str) -> errors.StoreError:
     """Return the error to raise for one of `DATABASE_ERRORS`."""
     code = _code(error)
@@ -286,7 +281,7 @@ def _prepare(connection: Connection, path: str) -> None:
             connection.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() > deadline:
+            if _code(error) not in _BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
     connection.execute("PRAGMA synchronous = FULL")
