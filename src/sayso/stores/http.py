@@ -91,9 +91,7 @@ class HttpStore(Watched, Store):
     # -- what programs do --------------------------------------------------------------------------------------
 
     def ask(self, request: Request, saved: RunUpdate | None = None) -> Request:
-        message = messages.Ask.of(
-            request=messages.AskedRequest.of_request(request), update=saved, seconds=0.0, start=None
-        )  # fmt: skip
+        message = messages.Ask.of(request=messages.AskedRequest.of_request(request), update=saved)
         with beginning_run(request.run_id):
             return self._request(message, request.run_id)
 
