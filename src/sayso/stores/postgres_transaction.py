@@ -3,7 +3,7 @@
 A verb first runs on remembered rows, and writes its one change with one statement, which is a compare-and-set (see
 `sayso.stores.postgres_database`). If another process was faster, the statement writes nothing and the verb runs again
 on stored rows (`Stale`). A verb that needs more than that statement runs between BEGIN and COMMIT, at READ COMMITTED
-(`NeedsTransaction`). A `StatementBatch` collects the statements of verbs that share a commit.
+(`NeedsTransaction`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -168,10 +167,12 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
             with self._write_lock:  # not `acquire`, after which Ctrl-C could leave it locked for ever
                 try:
                     tx = SingleStatement(self._writer(), self._cache, self.seal, self._schema)
-                    with suppress(Stale, errors.SaysoError):  # not enough, or out of date
+                    try:
                         result = work(tx, *args, **options)
                         tx.flush()
                         changed = tx.changed
+                    except (Stale, errors.SaysoError):
+                        pass  # not enough, or out of date; outside this handler, exceptions have no context
                 except DATABASE_ERRORS as error:
                     raise fault(error, self._place) from error
         if changed is None:
