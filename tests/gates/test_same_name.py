@@ -184,12 +184,49 @@ def by_partial(env: str) -> Callable[[int], str]:
     return sayso.gate(wait="raise")(deploy)
 
 
-@pytest.mark.parametrize("make", [by_helper, by_default, by_decorator, by_partial])
+def by_default_of_decorator(env: str) -> Callable[[int], str]:
+    def where(version: int) -> str:
+        return f"{env} {version}"
+
+    @functools.wraps(where)
+    def deploy(*args: Any, _where: Callable[..., str] = where, **options: Any) -> str:
+        return _where(*args, **options)
+
+    return sayso.gate(wait="raise")(deploy)
+
+
+@pytest.mark.parametrize("make", [by_helper, by_default, by_decorator, by_default_of_decorator, by_partial])
 def test_value_behind_another_function_is_part_of_the_call(store: Store, make: Callable[[str], Any]) -> None:
     staging, prod = make("staging"), make("prod")
     approved(staging, 1)
     held(prod, 1)
     assert make("staging")(1) == "staging 1"
+
+
+class Counted:
+    """A decorator that is a class."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, **arguments: Any) -> Any:
+        return vars(self)["__wrapped__"](**arguments)
+
+
+@pytest.mark.parametrize("wrap", [Counted, functools.cache])
+def test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call(store: Store, wrap: Any) -> None:
+    def make(env: str) -> Callable[[int], str]:
+        @sayso.gate(wait="raise")
+        @wrap
+        def deploy(version: int) -> str:
+            return f"{env} {version}"
+
+        return deploy
+
+    staging, prod = make("staging"), make("prod")
+    approved(staging, 1)
+    held(prod, 1)
+    assert staging(1) == "staging 1"
 
 
 def test_state_that_a_function_keeps_for_itself_asks_nobody_again(store: Store) -> None:

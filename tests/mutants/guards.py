@@ -38,6 +38,13 @@ MUTANTS = [
         "if held_until is not None and now < held_until:", "if False:",
         "stores/test_contract.py::TestMemory::test_an_approval_starts_nothing_while_it_can_be_undone",
     ),
+    # -- which function it is ---------------------------------------------------------------------------------------
+    Mutant(
+        "an object around a function hides nothing that it captures", "gates/captured.py",
+        "is_plain = type(function) is FunctionType and function.__closure__ is None",
+        "is_plain = not (isinstance(function, FunctionType) and function.__closure__)",
+        "gates/test_same_name.py::test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call",
+    ),
     # -- the key, the effect and the result -------------------------------------------------------------------------
     Mutant(
         "a key finds its request", "stores/program.py",

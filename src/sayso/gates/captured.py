@@ -49,8 +49,8 @@ class CapturedValues:
     def is_none(self) -> bool:
         """Whether the function can never capture anything, so that its name identifies it."""
         function = self._function
-        is_closed = isinstance(function, FunctionType) and function.__closure__ is not None
-        return self._has_own_name and not is_closed and not isinstance(function, MethodType | partial)
+        is_plain = type(function) is FunctionType and function.__closure__ is None  # and no object that wraps one
+        return self._has_own_name and is_plain and not _hides_defaults(cast("FunctionType", function))
 
     def digest(self) -> str | None:
         """Return the digest of the plain values; None if there are none.
@@ -124,7 +124,7 @@ class CapturedValues:
             else:
                 cells.append((cell, _content(cell)))
                 yield from self._forms(f"{place}{name}", cells[-1][1], seen)
-        if place:  # its own defaults are arguments; those of a captured function are hidden
+        if place or _hides_defaults(function):  # its own defaults are arguments; those of a captured one are hidden
             for index, hidden in enumerate((*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())):
                 yield from self._forms(f"{place}={index}", hidden, seen)
 
@@ -146,6 +146,11 @@ def _entered(function: Callable[..., Any]) -> Callable[..., Any]:
     entered = function.__dict__.get(ENTERED)
     # A wrapper around the wrapper has a copy of the attribute, and may capture values of its own.
     return entered if entered is not None and function.__dict__.get("__wrapped__") is entered else function
+
+
+def _hides_defaults(function: FunctionType) -> bool:
+    """Return whether a function shows another signature than its own, that of the function that it wraps."""
+    return not function.__dict__.keys().isdisjoint({"__signature__", "__wrapped__"})
 
 
 def _content(cell: CellType) -> object:
