@@ -381,6 +381,30 @@ def test_a_call_that_an_unknown_call_inside_it_ended_is_unknown(store: Store) ->
     assert paid == ["bob"]
 
 
+def test_a_call_that_finds_an_unknown_call_inside_it_is_unknown(store: Store) -> None:
+    sent: list[str] = []
+
+    @sayso.gate(wait="raise")
+    def send(to: str) -> None:
+        sent.append(to)
+        raise TimeoutError(SENT)
+
+    @sayso.gate(wait="raise", suspends=sayso.ConfirmationRequired, effect="order:{to}")
+    def order(to: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            send(to)
+        note(to)
+
+    @sayso.gate(wait="raise")
+    def note(to: str) -> None: ...
+
+    request_id, _, _ = approved(order, "bob"), approved(order, "bob"), approved(order, "bob")
+    assert state_of(request_id) is State.APPROVED, "it has stopped half-way"
+    with pytest.raises(errors.OutcomeUnknownError):
+        order("bob")
+    assert (sent, state_of(request_id)) == (["bob"], State.UNKNOWN)
+
+
 def in_executor(work: Callable[[str], Any], text: str) -> Any:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, text).result()

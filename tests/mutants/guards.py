@@ -808,6 +808,11 @@ MUTANTS = [
         "gates/test_ambiguous_outcomes.py::test_a_call_that_an_unknown_call_inside_it_ended_is_unknown",
     ),
     Mutant(
+        "a call that finds an unknown call inside it is unknown", "gates/ambiguous.py",
+        " OutcomeUnknownError", "",
+        "gates/test_ambiguous_outcomes.py::test_a_call_that_finds_an_unknown_call_inside_it_is_unknown",
+    ),
+    Mutant(
         "an error of a signal handler is unknown", "gates/ambiguous.py",
         "if not is_explained and _is_of_signal_handler(steps):", "if False:",
         "gates/test_ambiguous_outcomes.py::test_an_error_of_a_signal_handler_is_unknown_whatever_its_class",
