@@ -114,8 +114,8 @@ def test_what_was_said_of_a_call_that_waits_counts_though_its_rule_lets_it_throu
     store: Store, announced: SimpleQueue[Request], make: Callable[..., Callable[[int], Any]]
 ) -> None:
     def blocked(paid: list[int]) -> tuple[Waiter, Request]:
-        is_night = [True, False]  # as a rule that looks at the clock, or a policy file that was changed
-        pay = make(paid, when=lambda amount: is_night.pop(0))  # noqa: ARG005  the hook's name for it
+        is_night = iter([True])  # then no more: as a rule that looks at the clock, or a policy file that was changed
+        pay = make(paid, when=lambda: next(is_night, False))
         call: Callable[[], Any] = lambda: asyncio.run(pay(10)) if make is apayer else pay(10)  # noqa: E731  (of `pay`)
         return Waiter(call), announced.get(timeout=SECONDS)
 
