@@ -8,6 +8,7 @@ changed after its rule decided. Invariant: a key or an effect is never empty and
 
 from __future__ import annotations
 
+import math
 import string
 import sys
 from collections import UserDict, UserList, deque
@@ -355,8 +356,10 @@ def _contents(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _shortest(value: Any) -> Any:
     """Return a number so that equal ones have the same text: 100 for 100.0, which a model may write either way."""
-    if type(value) is float and value.is_integer() and abs(value) < 1e50:
-        return int(value)
+    if type(value) is float and math.isfinite(value):
+        value = Decimal(int(value) if value.is_integer() else repr(value))
+    elif type(value) is int:
+        value = Decimal(value)
     if type(value) is Decimal:
         digits = Context(prec=max(1, len(value.as_tuple().digits)), Emin=MIN_EMIN, Emax=MAX_EMAX)
         value = value.normalize(digits)  # in a context of its own: the program's could round it
