@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from functools import cache, partial
+from opcode import opmap
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar, cast
 
@@ -156,8 +157,10 @@ def left_to_run(value: Any) -> tuple[str, bool] | None:
 
 def _has_begun(inside: Any) -> bool:
     """Return whether a generator or coroutine may have begun; that of `Executor.map` has given its calls to a pool."""
-    state = getattr(inspect, _STATES[type(inside)], None)
-    if state is None or not state(inside).endswith("_CREATED"):  # Python 3.11 has none for async generators
+    if type(inside) is AsyncGeneratorType and sys.version_info < (3, 12):  # inspect does not tell
+        made = inside.ag_frame
+        return inside.ag_running or made is None or made.f_code.co_code[made.f_lasti] != opmap["RETURN_GENERATOR"]
+    if not getattr(inspect, _STATES[type(inside)])(inside).endswith("_CREATED"):
         return True
     frame = getattr(inside, "gi_frame", None)
     return frame is not None and str(frame.f_globals.get("__name__")).startswith("concurrent.futures.")
