@@ -40,10 +40,9 @@ MUTANTS = [
     ),
     # -- which function it is ---------------------------------------------------------------------------------------
     Mutant(
-        "an object around a function hides nothing that it captures", "gates/captured.py",
-        "is_plain = type(function) is FunctionType and function.__closure__ is None",
-        "is_plain = not (isinstance(function, FunctionType) and function.__closure__)",
-        "gates/test_same_name.py::test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call",
+        "a wrapper hides nothing that its function captures", "gates/captured.py",
+        ' and not _hides_defaults(cast("FunctionType", function))', "",
+        "gates/test_same_name.py::test_value_behind_another_function_is_part_of_the_call",
     ),
     # -- the key, the effect and the result -------------------------------------------------------------------------
     Mutant(
