@@ -6,6 +6,7 @@ tool, an agent, a workflow, `ReAct` and a worker, and some talk to real sockets 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import importlib
@@ -342,11 +343,20 @@ def test_an_error_of_a_signal_handler_is_unknown_whatever_its_class(
     assert paid == ["bob"]
 
 
-def test_an_error_of_a_function_that_looks_at_its_caller_is_not_that_of_a_signal_handler(store: Store) -> None:
-    def check(to: str) -> None:  # as checkers of types do, to find the names in an annotation
-        caller = sys._getframe(1)
-        raise ValueError(f"no such account: {to}, in {caller.f_code.co_name}")
+def look_at_caller(to: str) -> None:  # as checkers of types do, to find the names in an annotation
+    caller = sys._getframe(1)
+    raise ValueError(f"no such account: {to}, in {caller.f_code.co_name}")
 
+
+def parse(*given: Any) -> None:
+    given = argparse.Namespace(to=given[0])  # type: ignore[assignment]
+    raise ValueError(f"no such account: {given}")
+
+
+@pytest.mark.parametrize("check", [look_at_caller, parse])
+def test_an_error_of_a_function_that_was_not_given_the_frame_is_not_that_of_a_signal_handler(
+    store: Store, check: Callable[[str], None]
+) -> None:
     @sayso.gate(wait="raise")
     def pay(to: str) -> None:
         check(to)

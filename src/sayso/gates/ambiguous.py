@@ -287,7 +287,9 @@ def _is_of_signal_handler(steps: list[_Step]) -> bool:
     """Return whether the handler of a signal raised an error: it gets the frame that the signal interrupted."""
     for before, step in itertools.pairwise(steps):
         names, rest, _, values = inspect.getargvalues(step.frame)
-        given = [values.get(name) for name in names] + list(values.get(rest or "", ()))
+        several = values.get(rest or "")  # the function may have put something else there
+        others = cast("tuple[object, ...]", several) if type(several) is tuple else ()
+        given = (*map(values.get, names), *others)
         if any(one is before.frame for one in given):
             return True
     return False
