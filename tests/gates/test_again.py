@@ -691,38 +691,49 @@ async def test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a
     assert (paid, state_of(request_id)) == ([1], State.UNKNOWN)
 
 
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "has ended"])
+@pytest.mark.parametrize(("option", "earlier"), [("verify", 1), ("effect", 0)])
 @awaited
-async def test_a_call_that_was_started_again_while_verify_was_asked_is_not_started_beside_it(store: Store) -> None:
+async def test_a_call_that_was_started_while_a_hook_was_asked_is_not_started_beside_it(
+    store: Store, option: str, earlier: int, *, goes_on: bool
+) -> None:
     asked, answer, go_on, ran, left = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[int](), list[Any]()
+    slowly = list[bool]()
 
-    async def look() -> None:
-        if not asked.is_set():
+    async def look() -> str | None:
+        if slowly:
+            slowly.clear()
             asked.set()
             await answer.wait()
+        return "order:1" if option == "effect" else None
 
-    @sayso.gate(wait="raise", idempotent=True, verify=look)
+    options: dict[str, Any] = {option: look}
+
+    @sayso.gate(wait="raise", idempotent=True, **options)
     async def order() -> None:
         ran.append(1)
-        if len(ran) == 2:
+        if goes_on and len(ran) > earlier:
             left.append(asyncio.ensure_future(go_on.wait()))
         raise TimeoutError("the bank is slow")
 
     request_id = (await aheld(order)).confirmation_id
     sayso.Review().approve(request_id, by="ada")
-    with pytest.raises(TimeoutError):
-        await order()
+    for _ in range(earlier):
+        with pytest.raises(TimeoutError):
+            await order()
+    slowly.append(True)
     slow = asyncio.ensure_future(order())
     await asked.wait()
     with pytest.raises(TimeoutError):
-        await order()  # it goes on in its task
+        await order()
     answer.set()
     try:
-        with pytest.raises(errors.OutcomeUnknownError):
+        with pytest.raises(errors.OutcomeUnknownError if goes_on else TimeoutError):
             await slow
     finally:
         go_on.set()
-    await asyncio.wait(left)
-    assert (len(ran), state_of(request_id)) == (2, State.UNKNOWN)
+    await asyncio.gather(*left)
+    assert (len(ran), state_of(request_id)) == (earlier + (1 if goes_on else 2), State.UNKNOWN)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])

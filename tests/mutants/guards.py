@@ -792,9 +792,9 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a_thread",
     ),
     Mutant(
-        "an unknown call is not started beside another start that came since", "gates/execution.py",
-        "seen = request if request.state is State.UNKNOWN else None", "seen = None",
-        "gates/test_again.py::test_a_call_that_was_started_again_while_verify_was_asked_is_not_started_beside_it",
+        "a call is not started beside another start that came since", "gates/execution.py",
+        "token, by=by, seen=request)", "token, by=by)",
+        "gates/test_again.py::test_a_call_that_was_started_while_a_hook_was_asked_is_not_started_beside_it",
     ),
     Mutant(
         "a generator that may have begun is unknown", "operations.py",

@@ -128,13 +128,12 @@ def begin(
     If the approval can still be undone, it first waits until that time is over.
     """
     token, started, pid = StartToken(new_token()), None, os.getpid()
-    # While verify= was asked about an unknown start, the call may have been started again, and go on.
-    seen = request if request.state is State.UNKNOWN else None
     try:
         while started is None:
             left: int | None = None
             try:
-                started = yield StoreCall(store.start, request.id, token, by=by, seen=seen)
+                # While a hook was asked, another caller may have started it, and it may go on.
+                started = yield StoreCall(store.start, request.id, token, by=by, seen=request)
             except errors.ApprovalHeldError as held:
                 left = held.milliseconds
             if left is not None:  # outside of `except`: no traceback shows it as the context of what ends the wait

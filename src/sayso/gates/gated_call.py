@@ -24,7 +24,9 @@ from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore
 
-_CHANGED = (errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError)
+_CHANGED = (
+    errors.NotApprovedError, errors.ApprovalExpiredError, errors.AlreadyStartedError, errors.OutcomeUnknownError,
+)  # fmt: skip
 
 
 def current_request() -> Request | None:
