@@ -434,6 +434,7 @@ def by_ftp(port: int) -> None:
 def by_pop(port: int) -> None:
     line = poplib.POP3("127.0.0.1", port, timeout=60)
     try:
+        line.user("bob")
         line.dele(1)
     finally:
         line.close()
@@ -447,16 +448,18 @@ def by_imap(port: int) -> None:
         line.shutdown()
 
 
-FTP, IMAP = {b"USER": b"230 in\r\n"}, {b"CAPABILITY": b"* CAPABILITY IMAP4REV1\r\nTAG OK done\r\n"}
+FTP, POP = {b"USER": b"230 in\r\n"}, {b"USER": b"+OK\r\n"}
+IMAP = {b"CAPABILITY": b"* CAPABILITY IMAP4REV1\r\nTAG OK done\r\n"}
 TALKS: dict[str, tuple[Callable[[int], None], bytes, dict[bytes, bytes], State]] = {
     "ftplib, no answer of FTP": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"hello\r\n"}, State.UNKNOWN),
     "ftplib, another answer": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"150 soon\r\n"}, State.UNKNOWN),
     "ftplib, a long line": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"2" * 9_000 + b"\r\n"}, State.UNKNOWN),
     "ftplib, refused": (by_ftp, b"220 hi\r\n", FTP | {b"DELE": b"550 no\r\n"}, State.FAILED),
     "ftplib, no answer of FTP at first": (by_ftp, b"hello\r\n", {}, State.FAILED),
-    "poplib, closed": (by_pop, b"+OK\r\n", {}, State.UNKNOWN),
-    "poplib, a long line": (by_pop, b"+OK\r\n", {b"DELE": b"+" * 9_000 + b"\r\n"}, State.UNKNOWN),
-    "poplib, refused": (by_pop, b"+OK\r\n", {b"DELE": b"-ERR no\r\n"}, State.FAILED),
+    "poplib, closed": (by_pop, b"+OK\r\n", POP, State.UNKNOWN),
+    "poplib, closed at the login": (by_pop, b"+OK\r\n", {}, State.FAILED),
+    "poplib, a long line": (by_pop, b"+OK\r\n", POP | {b"DELE": b"+" * 9_000 + b"\r\n"}, State.UNKNOWN),
+    "poplib, refused": (by_pop, b"+OK\r\n", POP | {b"DELE": b"-ERR no\r\n"}, State.FAILED),
     "imaplib, a long line": (by_imap, b"* OK\r\n", IMAP | {b"NOOP": b"* " + b"a" * 1_100_000}, State.UNKNOWN),
     "imaplib, refused": (by_imap, b"* OK\r\n", IMAP | {b"NOOP": b"TAG BAD no\r\n"}, State.FAILED),
 }

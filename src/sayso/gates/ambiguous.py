@@ -114,7 +114,8 @@ _NOT_SENT = _names("""
 _CONNECTS = _names("""
     MySQLdb: Connect    aiokafka: bootstrap    aiomysql: _connect    asyncio,socket: create_connection
     asyncpg,ftplib,http,mysql,psycopg,psycopg2,pymysql,redis,smtplib,urllib3: connect    fastmcp: __aenter__
-    ftplib,smtplib: login    mcp: initialize    redis: connect_check_health    ssl: do_handshake
+    ftplib,smtplib: login    mcp: initialize    poplib: __init__ apop pass_ user    redis: connect_check_health
+    ssl: do_handshake
 """)
 # Functions that read or decode an answer.
 _DECODES = _names("""
