@@ -201,15 +201,10 @@ def _must_have_effect(
 
 
 def _failed_to_start(store: ProgramStore, request: Request, token: str, why: str) -> Operations[None]:
-    with suppress(errors.StartRefusedError):  # the start was not recorded either
-        yield StoreCall(_finish_not_run, store, request.id, token, why)  # one operation: anyio cancels each await
-
-
-def _finish_not_run(store: ProgramStore, request_id: str, token: str, why: str) -> None:
-    ran = store.get(request_id).execution  # as it was started: it may have been started since it was read
-    is_begun = ran is not None and ran.stopped  # an earlier start keeps its effect
+    is_begun = request.execution is not None and request.execution.stopped  # an earlier start keeps its effect
     failed = Outcome("failed", error=f"{NOT_RUN}{why}", not_run=True)
-    store.finish(request_id, token, Outcome("suspended") if is_begun else failed)
+    with suppress(errors.StartRefusedError):  # the start was not recorded either
+        yield StoreCall(store.finish, request.id, token, Outcome("suspended") if is_begun else failed)
 
 
 def send_back(gate: Gate, store: ProgramStore, request: Request, site: CallSite) -> Operations[Request | None]:
