@@ -139,7 +139,8 @@ def begin(
             if left is not None:  # outside of `except`: no traceback shows it as the context of what ends the wait
                 yield from caller.held_back(request, left / 1000)
         arguments = _approved_arguments(gate, started, wanted)
-        if gate.effect is not None or started.edited is not None:
+        # Without an effect, the rule is asked only about an edit that came after `send_back` asked it.
+        if gate.effect is not None or started.edited not in (None, request.edited):
             yield from _must_have_effect(gate, started, arguments, wanted)
             # Its hook may have changed them, or a value that the function captures.
             arguments = _approved_arguments(gate, started, wanted)
