@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -166,26 +166,22 @@ def test_start_by_somebody_else_between_check_and_start_runs_nothing(
     assert ran == []
 
 
-def test_an_interrupted_start_is_given_back_if_the_call_has_stopped_half_way_since_it_was_read(
+def test_a_call_that_has_stopped_half_way_since_it_was_read_is_read_again_and_started(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    act = flaky([], [], suspends=LookupError)
-    with sayso.run("order-1"):
-        request_id = approved(act, 1)
-        start = store.start
+    ran: list[int] = []
+    act = flaky(ran, [], suspends=LookupError)
+    request_id, start = approved(act, 1), store.start
 
-        def stops_half_way_first(*args: Any, **options: Any) -> NoReturn:
-            start(request_id, "somebody else's")
-            store.finish(request_id, "somebody else's", Outcome("suspended"))
-            start(*args, **options)
-            raise KeyboardInterrupt
+    def stops_half_way_first() -> None:
+        during.undo()
+        start(request_id, "somebody else's")
+        store.finish(request_id, "somebody else's", Outcome("suspended"))
 
-        with monkeypatch.context() as during:
-            during.setattr(store, "start", stops_half_way_first)
-            with pytest.raises(KeyboardInterrupt):
-                act(1)
-        assert store.get(request_id).state is State.APPROVED  # not `failed`, which would free its effect
+    with monkeypatch.context() as during:
+        before_start(during, store, stops_half_way_first)
         assert act(1) == "done"
+    assert (ran, state_of(request_id)) == ([1], State.DONE)
 
 
 def test_clock_that_goes_back_revives_nothing(store: Store, clock: Clock) -> None:
