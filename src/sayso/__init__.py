@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from sayso.gates import Converse as _Converse
     from sayso.gates.ambiguous import NotExecuted
     from sayso.gates.ask import ask
+    from sayso.gates.exceptions import (
+        ConfirmationCancelled,
+        ConfirmationDenied,
+        ConfirmationExpired,
+        ConfirmationFeedback,
+    )
     from sayso.gates.gate import gate, hold
     from sayso.gates.gated_call import current_request
     from sayso.gates.held import Held
     from sayso.gates.scope import run
-    from sayso.gates.signals import ConfirmationCancelled, ConfirmationDenied, ConfirmationExpired, ConfirmationFeedback
     from sayso.model.request import Decision, Request
     from sayso.model.reviewer import Identity, Reviewer
     from sayso.policy import Happened, Verdict, allow, deny
@@ -62,7 +67,7 @@ _NAMES = {
     "gates.held": "Held",
     "gates.ambiguous": "NotExecuted",
     "gates.scope": "run",
-    "gates.signals": "ConfirmationCancelled ConfirmationDenied ConfirmationExpired ConfirmationFeedback",
+    "gates.exceptions": "ConfirmationCancelled ConfirmationDenied ConfirmationExpired ConfirmationFeedback",
     "model.request": "Decision Request",
     "model.reviewer": "Identity Reviewer",
     "policy": "Happened Verdict allow deny",

@@ -13,12 +13,12 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 from sayso import reviews
+from sayso.effects import Attempt, UserCall, adrive, in_thread, offload, shielded
 from sayso.gates.ask import aask as ask
 from sayso.gates.gate import HoldOptions, holding
 from sayso.gates.held import HeldBase, as_error
 from sayso.model.request import Request
 from sayso.model.reviewer import Reviewer
-from sayso.operations import Attempt, UserCall, adrive, in_thread, offload, shielded
 from sayso.reviews import RequestPage
 from sayso.stores.base import Page, Store
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from sayso import errors
+from sayso.effects import in_forked_child
 from sayso.model.reviewer import PROGRAM, Identity, Reviewer
-from sayso.operations import in_forked_child
 from sayso.stores.base import Store
 
 _FILE = "sayso.toml"

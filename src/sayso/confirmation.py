@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors
 from sayso.gates import scope
+from sayso.gates.exceptions import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.gates.gate import ConfirmOptions, gate
 from sayso.gates.options import check_known
-from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.model.ids import is_random
 from sayso.model.rendering import brief
 from sayso.model.request import Call, Request, State

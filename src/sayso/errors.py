@@ -56,8 +56,8 @@
     ├── RunPurgedError              the run has ended, and its steps were removed
     └── OutcomeNotRecordedError     the call ran, but its outcome could not be recorded
 
-Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.gates.signals`. Every error has its facts as
-attributes and can be pickled. An error about a request has its `id`.
+Signals (`ConfirmationRequired`, `ConfirmationRejected`, ...) are in `sayso.gates.exceptions`. Every error has its facts
+as attributes and can be pickled. An error about a request has its `id`.
 """
 
 from __future__ import annotations

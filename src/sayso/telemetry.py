@@ -16,8 +16,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from sayso.effects import Attempt, Operation, Suspended, UserCall
 from sayso.model.request import Call, Request, Verb
-from sayso.operations import Attempt, Operation, Suspended, UserCall
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram

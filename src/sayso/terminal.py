@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from sayso import clock, errors
+from sayso.effects import in_forked_child
 from sayso.gates.stderr import INDENT, print_rows, rows_when_left, say_what_waits
 from sayso.model.canonical import Json, display
 from sayso.model.edit import edited_call, is_target, schema_of
@@ -27,7 +28,6 @@ from sayso.model.rendering import as_amount, brief, quote_if_needed, value
 from sayso.model.request import Request, State, changed
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape
-from sayso.operations import in_forked_child
 from sayso.reviews import Review
 from sayso.stores.base import Store
 from sayso.view import full_text

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import sayso
-from sayso import audit, errors, operations
+from sayso import audit, effects, errors
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
@@ -95,15 +95,15 @@ def install() -> None:
     sqlite3.connect = lambda *args, **options: connect(*args, **(options | {"factory": Deadly}))
     for verb in ("ask", "decide", "start", "finish"):
         setattr(Store, verb, wrapped(verb))
-    run = operations.UserCall.__call__
+    run = effects.UserCall.__call__
 
-    def call(self: operations.UserCall) -> operations.Attempt:
+    def call(self: effects.UserCall) -> effects.Attempt:
         reach("call: before the effect")
         attempt = run(self)
         reach("call: after the effect")
         return attempt
 
-    operations.UserCall.__call__ = call
+    effects.UserCall.__call__ = call
 
 
 # -- the program ---------------------------------------------------------------------------------------------------
@@ -234,9 +234,9 @@ def loud(verb: str, line: int) -> Callable[..., Any]:
 
 def stays(line: int) -> Callable[..., Any]:
     """Return a call that says when it had its effect, and does not end."""
-    run = operations.UserCall.__call__
+    run = effects.UserCall.__call__
 
-    def call(self: operations.UserCall) -> NoReturn:
+    def call(self: effects.UserCall) -> NoReturn:
         run(self)
         os.write(line, b"!")
         while True:
@@ -258,7 +258,7 @@ def storm(folder: Path, times: int) -> None:
         child = os.fork()
         if child == 0:
             if is_inside:
-                operations.UserCall.__call__ = stays(writing)
+                effects.UserCall.__call__ = stays(writing)
             store = SqliteStore(folder / "requests.db")
             first = max(0, store.count(Filter()) - 1)
             for verb in ("ask", "decide", "start", "finish"):

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 
 import sayso
-from sayso import aio, audit, errors, operations
+from sayso import aio, audit, effects, errors
 from sayso.gates import execution
 from sayso.gates.options import Gate
 from sayso.model.lifecycle import Outcome
@@ -783,18 +783,18 @@ def test_a_thread_of_a_free_tool_inside_of_a_call_that_is_closed_does_not_say_ho
 
 def test_a_thread_that_is_cancelled_before_it_has_begun_runs_nothing() -> None:
     ran: list[int] = []
-    running = operations.InThread(operations.UserCall(ran.append, (1,), {}))
+    running = effects.InThread(effects.UserCall(ran.append, (1,), {}))
     assert running.left() is None
     running()
     assert ran == []
 
 
 def test_a_thread_that_has_ended_before_anybody_asks_says_so_at_once() -> None:
-    running, ends = operations.InThread(operations.UserCall(str, (1,), {})), list[operations.Attempt]()
-    assert running() == operations.Attempt("1", None)
+    running, ends = effects.InThread(effects.UserCall(str, (1,), {})), list[effects.Attempt]()
+    assert running() == effects.Attempt("1", None)
     assert running.left() is running
     running.when_ended(ends.append)
-    assert ends == [operations.Attempt("1", None)]
+    assert ends == [effects.Attempt("1", None)]
 
 
 def test_a_thread_that_ended_when_its_task_was_cancelled_leaves_the_next_start_alone(store: Store) -> None:
@@ -804,13 +804,13 @@ def test_a_thread_that_ended_when_its_task_was_cancelled_leaves_the_next_start_a
     options = Gate(act, retries=1)
     with sayso.run("order-1"):
         request = store.get(approved(sayso.gate(act, wait="raise", retries=1), 1))
-    started = operations.drive(execution.begin(options, store, request))
-    left = operations.InThread(operations.UserCall(act, (1,), {}))
+    started = effects.drive(execution.begin(options, store, request))
+    left = effects.InThread(effects.UserCall(act, (1,), {}))
     left()
     leaving = execution._leave(options, store, started, left)
     settle, following = next(leaving), list[execution.Started]()
     with suppress(errors.StartRefusedError):  # another task, meanwhile
-        following.append(operations.drive(execution.begin(options, store, request)))
+        following.append(effects.drive(execution.begin(options, store, request)))
     settle()
     with suppress(StopIteration):
         leaving.send(None)

@@ -22,10 +22,10 @@ import pytest
 
 import sayso
 from sayso import config, errors, gates
+from sayso.effects import drive
 from sayso.gates import scope, stderr, wait
-from sayso.gates.signals import Block
+from sayso.gates.caller import Block
 from sayso.model.request import Request, State
-from sayso.operations import drive
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
 from tests.conftest import Clock

@@ -22,7 +22,7 @@ import pytest
 from pydantic import AfterValidator
 
 import sayso
-from sayso import config, errors, operations
+from sayso import config, effects, errors
 from sayso.model.ids import call_digest, question_digest
 from sayso.model.redaction import MASK
 from sayso.model.request import Request, State
@@ -271,7 +271,7 @@ def test_a_cancelled_task_waits_for_the_end_of_a_verb_that_has_begun() -> None:
         done.append("committed")
 
     async def main() -> None:
-        task = asyncio.create_task(operations.offload(verb))
+        task = asyncio.create_task(effects.offload(verb))
         assert await asyncio.to_thread(begun.wait, 30)
         task.cancel()
         for _ in range(20):

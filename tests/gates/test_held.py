@@ -14,13 +14,13 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.effects import drive
 from sayso.gates import held as handles
 from sayso.gates import scope
 from sayso.gates.execution import execute
 from sayso.gates.options import Gate
 from sayso.gates.wait import Waiter
 from sayso.model.request import Request, State
-from sayso.operations import drive
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
 from tests.support.acting import approved, concurrently, forked, running, waiting_in

@@ -9,13 +9,13 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.effects import drive
 from sayso.gates.execution import execute
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import Identity, Quorum, Reviewer
-from sayso.operations import drive
 from sayso.stores.base import Store
 from tests.support.acting import held, state_of
 from tests.support.running import ids, started

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import errors, operations
+from sayso import effects, errors
 from sayso.model.request import State
 from sayso.stores.base import Store
 from tests.support.acting import aflaky, aheld, approved, assert_spent, flaky, held, state_of
@@ -169,13 +169,13 @@ def test_call_that_is_interrupted_as_it_returns_is_unknown(store: Store, monkeyp
     """Ctrl-C may come when the function has returned, and before its end is looked at."""
     act = flaky([], [])
     request_id = approved(act, 1)
-    call = operations.UserCall.__call__
+    call = effects.UserCall.__call__
 
-    def interrupted(self: operations.UserCall) -> operations.Attempt:
+    def interrupted(self: effects.UserCall) -> effects.Attempt:
         call(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(operations.UserCall, "__call__", interrupted)
+    monkeypatch.setattr(effects.UserCall, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         act(1)
     assert state_of(request_id) is State.UNKNOWN

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from sayso import errors, hold
+from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.gate import gate
 from sayso.gates.options import Gate
-from sayso.gates.signals import ConfirmationRequired
 from sayso.model import canonical
 from sayso.model.edit import edited_call
 from sayso.model.redaction import Redaction

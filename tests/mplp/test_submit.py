@@ -6,6 +6,7 @@ import pytest
 
 import sayso
 from sayso import errors
+from sayso.effects import drive
 from sayso.mplp import (
     Confirm,
     ConfirmRefusedError,
@@ -24,7 +25,6 @@ from sayso.mplp import (
 )
 from sayso.mplp.document import time_text
 from sayso.mplp.schema import id_of
-from sayso.operations import drive
 from tests.conftest import Clock
 from tests.support.submitting import plan_of_three, submitted, yes
 

@@ -444,12 +444,12 @@ MUTANTS = [
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
     ),
     Mutant(
-        "a call whose coroutine is closed goes on in its thread", "operations.py",
+        "a call whose coroutine is closed goes on in its thread", "effects.py",
         "left, _closed.left = _closed.left, None", "left = None",
         "gates/test_again.py::test_a_thread_whose_task_was_cancelled_is_waited_for_and_says_how_its_call_ended",
     ),
     Mutant(
-        "Ctrl-C in a call is recorded", "operations.py",
+        "Ctrl-C in a call is recorded", "effects.py",
         "except BaseException as error:  # noqa: BLE001  user code; recorded by",
         "except Exception as error:  # noqa: BLE001  user code; recorded by",
         "gates/test_guards.py::test_a_call_that_is_broken_off_is_unknown_and_not_failed",
@@ -653,7 +653,7 @@ MUTANTS = [
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
     ),
     Mutant(
-        "a pause carries the masked call", "gates/signals.py",
+        "a pause carries the masked call", "gates/exceptions.py",
         "self.tool_call = ToolCall(call.name, call.arguments)",
         "self.tool_call = ToolCall(call.name, __import__('json').loads(call.form))",
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",
@@ -786,7 +786,7 @@ MUTANTS = [
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_thread_goes_on",
     ),
     Mutant(
-        "a call goes on in what its tasks left", "operations.py",
+        "a call goes on in what its tasks left", "effects.py",
         "if not self._when_one_ended(partial(self.when_ended, then)):",
         "if not self._when_one_ended(lambda: then(self.attempt)):",
         "gates/test_again.py::test_nobody_is_asked_about_a_call_whose_task_has_left_another_one_or_a_thread",
@@ -797,7 +797,7 @@ MUTANTS = [
         "gates/test_again.py::test_a_call_that_was_started_while_a_hook_was_asked_is_not_started_beside_it",
     ),
     Mutant(
-        "a generator that may have begun is unknown", "operations.py",
+        "a generator that may have begun is unknown", "effects.py",
         "has_begun = _has_begun(inside)", "has_begun = False",
         "gates/test_outcomes.py::test_a_call_that_returns_what_is_to_run_later_is_not_called_done",
     ),
@@ -976,7 +976,7 @@ MUTANTS = [
     ),
     Mutant(
         "who is cancelled in a thread takes the approval back", "gates/held.py",
-        "is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id",
+        "is_cancelled |= isinstance(error, exceptions.ConfirmationCancelled) and error.confirmation_id == request.id",
         "is_cancelled |= False",
         "gates/test_held.py::test_what_nobody_waits_for_in_a_thread_is_taken_back_although_it_was_approved",
     ),

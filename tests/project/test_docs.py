@@ -19,7 +19,7 @@ import sayso
 from sayso import cli, config, errors
 from sayso.channels import registry
 from sayso.cli import context
-from sayso.gates import signals
+from sayso.gates import exceptions
 from sayso.gates.gate import HoldOptions
 from sayso.runs.definition import Definition
 from sayso.stores.memory import MemoryStore
@@ -315,7 +315,7 @@ def test_every_key_of_a_request_stands_in_the_schema_that_the_reference_names(ro
 def test_every_signal_stands_in_the_reference_and_every_fault_in_the_tree_that_it_shows(root: Path) -> None:
     page = (root / "docs/reference/errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^- `(\w+)`: ", page.split("\n## Signals\n")[1].split("\n## ")[0], re.MULTILINE)
-    assert sorted(rows) == sorted(name for name in vars(signals) if name.startswith("Confirmation"))
+    assert sorted(rows) == sorted(name for name in vars(exceptions) if name.startswith("Confirmation"))
     assert "\n::: sayso.errors\n" in page
     above: list[str] = []
     drawn: set[tuple[str, str]] = set()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import sayso
-from sayso import Agent, OutputEvent, Tool, Workflow, operations
+from sayso import Agent, OutputEvent, Tool, Workflow, effects
 from sayso.runs.runnable import Runnable
 from sayso.stores.base import Filter, Store
 from sayso.testing import ScriptedModel
@@ -43,15 +43,15 @@ def install() -> None:
     """Put the points in their places, in this process."""
     for verb in VERBS:
         setattr(Store, verb, _wrapped(verb, getattr(Store, verb)))
-    arun = operations.UserCall.arun
+    arun = effects.UserCall.arun
 
-    async def call(self: operations.UserCall) -> operations.Attempt:
+    async def call(self: effects.UserCall) -> effects.Attempt:
         reach("before the call")
         attempt = await arun(self)
         reach("after the call")
         return attempt
 
-    operations.UserCall.arun = call
+    effects.UserCall.arun = call
 
 
 def _wrapped(verb: str, original: Callable[..., Any]) -> Callable[..., Any]:

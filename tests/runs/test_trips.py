@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Tool, operations
+from sayso import Tool, effects
 from sayso.runs.decisions import DecisionTaker
 from sayso.runs.state import StepContext
 from sayso.stores.base import Store
@@ -34,14 +34,14 @@ def pay(ran: list[Any]) -> Tool:
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Grows with every trip to the threads of the stores."""
-    made, pool = list[object](), operations._pool()
+    made, pool = list[object](), effects._pool()
 
     class Counting:
         def submit(self, *work: Any) -> object:
             made.append(work)
             return pool.submit(*work)
 
-    monkeypatch.setattr(operations, "_pool", Counting)
+    monkeypatch.setattr(effects, "_pool", Counting)
     return made
 
 

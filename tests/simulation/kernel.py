@@ -482,6 +482,6 @@ def simulated() -> Generator[Callable[[World | None], None]]:
         undo.enter_context(mock.patch("sayso.stores.jsonl.Watcher", _Watcher))
         for module in ("sayso.stores.jsonl", "sayso.stores.http"):  # a fork of a later test has nothing to do with ours
             undo.enter_context(mock.patch(f"{module}.forget_after_fork", _forget_nothing))
-        for module in ("sayso.operations", "sayso.runs.state", "sayso.gates.wait"):
+        for module in ("sayso.effects", "sayso.runs.state", "sayso.gates.wait"):
             undo.enter_context(mock.patch(f"{module}.offload", _at_once))
         yield use

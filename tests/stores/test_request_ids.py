@@ -11,7 +11,7 @@ import pytest
 
 import sayso
 from sayso import clock, errors
-from sayso.gates import signals
+from sayso.gates import exceptions
 from sayso.runs.events import parse_event
 from sayso.testing import sample_call
 
@@ -34,7 +34,7 @@ def _taken(kind: Any) -> list[str]:
     ]
 
 
-SIGNALS = [getattr(signals, name) for name in sorted(vars(signals)) if name.startswith("Confirmation")]
+SIGNALS = [getattr(exceptions, name) for name in sorted(vars(exceptions)) if name.startswith("Confirmation")]
 FAULTS = [kind for kind in map(errors.__dict__.__getitem__, errors.__all__) if "request_id" in _taken(kind)]
 _FACTS: dict[str, Any] = {
     "by": "ada", "at": clock.instant(10), "expired_at": clock.instant(10), "state": "approved", "channel": "cli",

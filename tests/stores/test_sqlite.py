@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import audit, errors, operations
+from sayso import audit, effects, errors
 from sayso.model.lifecycle import Outcome, asked
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
@@ -801,10 +801,10 @@ def in_the_child(store: SqliteStore, ids: list[str], writing: int) -> int:
 
 @POSIX
 def test_a_forked_child_has_threads_of_its_own_for_async_verbs() -> None:
-    asyncio.run(operations.offload(lambda: None))
+    asyncio.run(effects.offload(lambda: None))
     child = os.fork()
     if child == 0:
-        asyncio.run(operations.offload(lambda: None))
+        asyncio.run(effects.offload(lambda: None))
         os._exit(0)
     deadline = time.monotonic() + 60
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
-from sayso import operations
+from sayso import effects
 
 __all__ = ["few_threads"]
 
@@ -37,7 +37,7 @@ def few_threads() -> Generator[list[str]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 2
     with (
         ThreadPoolExecutor(2) as pool,
-        patch.object(operations, "_pool", lambda: pool),
+        patch.object(effects, "_pool", lambda: pool),
         patch.object(threading.Thread, "start", counted),
     ):
         yield begun

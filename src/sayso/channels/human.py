@@ -24,18 +24,19 @@ from typing import Any
 
 from sayso import clock, config, terminal
 from sayso.channels.registry import Channel, Notification
+from sayso.effects import Attempt, Operations, adrive, drive, offload, until_done
 from sayso.errors import AlreadyDecidedError, ConfigError, RequestExpiredError
-from sayso.gates import scope, signals, stderr
+from sayso.gates import exceptions, scope, stderr
 from sayso.gates.ask import Asking
+from sayso.gates.caller import Block
+from sayso.gates.exceptions import trim, trimmed
 from sayso.gates.options import quorum_of
-from sayso.gates.signals import Block, trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Quorum, Reviewer
 from sayso.model.schema import Schema
 from sayso.model.text import escape, storable
-from sayso.operations import Attempt, Operations, adrive, drive, offload, until_done
 from sayso.reviews import Review
 from sayso.runs.agent import Tool
 from sayso.runs.state import current_step
@@ -187,7 +188,7 @@ class HumanInputRequest:
     def _until_answered(self) -> Operations[str]:
         request = yield from self._until_decided()
         if request.state is not State.ANSWERED:
-            raise signals.refused(request)
+            raise exceptions.refused(request)
         return (yield from self._asking.answer(self.store, request))
 
 

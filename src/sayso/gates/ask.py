@@ -9,11 +9,13 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import clock, config
 from sayso.config import requester
+from sayso.effects import Operations, StoreCall, adrive, drive
 from sayso.errors import ConfigError, InvalidAnswerError
-from sayso.gates import scope, signals
+from sayso.gates import exceptions, scope
+from sayso.gates.caller import not_found_again, open_request
+from sayso.gates.exceptions import add_not_run, trim
 from sayso.gates.options import block_of, check_known, quorum_of
 from sayso.gates.scope import CallSite, Scope
-from sayso.gates.signals import add_not_run, not_found_again, open_request, trim
 from sayso.gates.wait import Waiter
 from sayso.model import duration
 from sayso.model.ids import fingerprint, new_request_id, question_digest
@@ -22,7 +24,6 @@ from sayso.model.request import Question, Request, State
 from sayso.model.reviewer import Quorum
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import storable
-from sayso.operations import Operations, StoreCall, adrive, drive
 from sayso.stores import workers
 from sayso.stores.base import Store
 
@@ -207,12 +208,12 @@ def _asking(
             request = yield from asking.find_or_ask(where, span, quorum, risk)
             if request.state is State.PENDING:
                 if block is None:
-                    raise signals.ConfirmationRequired.of(request)
+                    raise exceptions.ConfirmationRequired.of(request)
                 request = yield from waiter.until_decided(request, block)
             if request.state is State.ANSWERED:
                 return (yield from asking.answer(where, request))
             if request.state is not State.EXPIRED:
-                raise signals.refused(request)
+                raise exceptions.refused(request)
     except BaseException as error:
         yield from waiter.break_off(error)
         raise

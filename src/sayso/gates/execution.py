@@ -22,8 +22,11 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
+from sayso.effects import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.gates import captured
 from sayso.gates.ambiguous import Handled, claim_not_executed, in_doubt, mark_unknown
+from sayso.gates.caller import Caller
+from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.hooks import (
     ask_verify,
     effect_of,
@@ -36,7 +39,6 @@ from sayso.gates.hooks import (
 from sayso.gates.interruptions import jobs_in_context, when_done
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, current_task, executing
-from sayso.gates.signals import Caller, ConfirmationRequired
 from sayso.model import canonical, redaction
 from sayso.model.ids import StartToken, call_digest, new_token
 from sayso.model.lifecycle import Outcome, result_to_keep
@@ -44,7 +46,6 @@ from sayso.model.parameters import annotated, hints_of
 from sayso.model.request import NOT_RUN, Request, State
 from sayso.model.reviewer import PROGRAM, Identity
 from sayso.model.schema import Schema
-from sayso.operations import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
 from sayso.policy import Happened
 from sayso.stores import workers
 from sayso.stores.program import ProgramStore

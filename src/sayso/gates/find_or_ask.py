@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from sayso import clock, config, errors
+from sayso.effects import Operations, StoreCall
+from sayso.gates.caller import Caller, not_found_again
 from sayso.gates.hooks import (
     as_encoded,
     effect_of,
@@ -28,12 +30,10 @@ from sayso.gates.hooks import (
 )
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite
-from sayso.gates.signals import Caller, not_found_again
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest, fingerprint, new_request_id
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Call, Request, State
-from sayso.operations import Operations, StoreCall
 from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
 from sayso.stores import workers

@@ -15,9 +15,12 @@ from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, overload
 
 from sayso import config, errors
+from sayso.effects import Attempt, HookCall, Operations, adrive, drive
 from sayso.errors import ConfigError
-from sayso.gates import scope, signals
+from sayso.gates import exceptions, scope
 from sayso.gates.ambiguous import exception_classes
+from sayso.gates.caller import Block, Caller, already_started
+from sayso.gates.exceptions import trim, trimmed
 from sayso.gates.find_or_ask import find_earlier, find_or_ask, wanted_of
 from sayso.gates.gated_call import gated_call
 from sayso.gates.held import Held, HeldBase, driven
@@ -32,7 +35,6 @@ from sayso.gates.options import (
     redact_names,
     rule_options,
 )
-from sayso.gates.signals import Block, Caller, already_started, trim, trimmed
 from sayso.gates.wait import Waiter
 from sayso.model import canonical, duration
 from sayso.model.redaction import Redaction
@@ -41,7 +43,6 @@ from sayso.model.reviewer import Escalation, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import is_plain_name
-from sayso.operations import Attempt, HookCall, Operations, adrive, drive
 from sayso.policy import Policy
 from sayso.stores.base import Store
 
@@ -49,7 +50,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Wait = Literal["block", "raise"]
 OnExpiry = Literal["reject", "ask"]
-OnReject = Literal["raise", "return"] | Callable[[signals.ConfirmationRejected], Any]
+OnReject = Literal["raise", "return"] | Callable[[exceptions.ConfirmationRejected], Any]
 
 
 class RequestOptions(TypedDict, total=False):
@@ -370,7 +371,7 @@ def checked_on_reject(given: object) -> OnReject:
     return cast("OnReject", given)
 
 
-def rejection_result(on_reject: OnReject, no: signals.ConfirmationRejected) -> Operations[Any]:
+def rejection_result(on_reject: OnReject, no: exceptions.ConfirmationRejected) -> Operations[Any]:
     """Return what a caller gets for a rejection by `on_reject=`."""
     if not callable(on_reject):
         return no.message_for_model
@@ -381,7 +382,7 @@ def _given_for_no(operations: Operations[Attempt], on_reject: OnReject) -> Opera
     """Give the caller of a rejected call what the gate's author wants."""
     try:
         return (yield from operations)
-    except signals.ConfirmationRejected as no:  # the gate's own; an exception of the function is in its attempt
+    except exceptions.ConfirmationRejected as no:  # the gate's own; an exception of the function is in its attempt
         return Attempt((yield from rejection_result(on_reject, no)), None)
 
 

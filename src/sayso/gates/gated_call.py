@@ -1,7 +1,7 @@
 """One call through its gate, from the rule to the recorded outcome: the loop in which every held call runs.
 
 The loop finds or records the request of the call (`sayso.gates.find_or_ask`), waits as its `Caller` says, and runs it
-(`sayso.gates.execution`). Everything here is a generator of operations (`sayso.operations`), so that sync and async
+(`sayso.gates.execution`). Everything here is a generator of operations (`sayso.effects`), so that sync and async
 functions share it. Invariant: a held call runs only through `execute`, or its halves `begin` and `end`.
 """
 
@@ -11,15 +11,15 @@ import sys
 from typing import Any
 
 from sayso import config, errors
+from sayso.effects import Attempt, Operations, StoreCall, UserCall
 from sayso.gates.ambiguous import claim_not_executed
+from sayso.gates.caller import Caller, already_started
 from sayso.gates.execution import execute, look_into, replay, send_back
 from sayso.gates.find_or_ask import as_recorded, find_earlier, find_or_ask, wanted_of, withdraw_if_too_weak
 from sayso.gates.hooks import ask_rule, note_allowed, note_denial, unchanged
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, executing
-from sayso.gates.signals import Caller, already_started
 from sayso.model.request import Request, State
-from sayso.operations import Attempt, Operations, StoreCall, UserCall
 from sayso.policy import Verdict
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore

@@ -16,18 +16,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sayso import config, errors
-from sayso.gates import scope, signals
+from sayso.effects import Attempt, Operations, StoreCall, UserCall, drive
+from sayso.gates import exceptions, scope
 from sayso.gates.ambiguous import claim_not_executed
+from sayso.gates.caller import Block, Caller, already_started, withdraw
+from sayso.gates.exceptions import trim
 from sayso.gates.execution import Started, begin, end, replay, send_back
 from sayso.gates.find_or_ask import as_recorded
 from sayso.gates.gated_call import gated_call
 from sayso.gates.options import Gate
-from sayso.gates.signals import Block, Caller, already_started, trim, withdraw
 from sayso.gates.wait import Waiter, is_awaited, until_ended
 from sayso.model import canonical, duration
 from sayso.model.request import Request, State, not_run
 from sayso.model.text import is_plain_name
-from sayso.operations import Attempt, Operations, StoreCall, UserCall, drive
 from sayso.stores.base import Store
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class HeldBase:
             waiter = Waiter(self._run, self._store, block)
             self._request = yield from _over(waiter, waiter.until_decided(request, block))
         if self._request is not None and self._request.state in _NOES:
-            raise signals.refused(self._request)
+            raise exceptions.refused(self._request)
 
     def _once(self, function: Callable[[dict[str, Any]], Any]) -> Operations[Attempt]:
         self._must_not_be_denied()
@@ -179,7 +180,7 @@ class HeldBase:
         returned = yield from send_back(gate, self._store, request, wanted)
         if returned is not None:  # a reviewer's change is not valid: it waits again
             self._request = returned
-            raise signals.ConfirmationRequired.of(returned)
+            raise exceptions.ConfirmationRequired.of(returned)
         try:
             self._started = yield from _over(waiter, self._beginning(gate, request, wanted, by, waiter))
         except errors.GrantEndedError:
@@ -261,16 +262,16 @@ class HeldBase:
         # one makes this very call.
         is_cancelled = error is not None and not isinstance(error, (Exception, *self._gate.suspends))
         # In a thread, a cancelled task is told like this.
-        is_cancelled |= isinstance(error, signals.ConfirmationCancelled) and error.confirmation_id == request.id
+        is_cancelled |= isinstance(error, exceptions.ConfirmationCancelled) and error.confirmation_id == request.id
         # After its own error, a program may come back to a run with a name.
-        comes_back = (signals.ConfirmationRequired, *self._gate.suspends)
+        comes_back = (exceptions.ConfirmationRequired, *self._gate.suspends)
         is_cancelled |= not (self._site.has_name or error is None or isinstance(error, comes_back))
         if request.state is State.APPROVED and is_cancelled and request.key is None:
             yield from self._withdrawing(f"the program stopped waiting ({type(error).__name__})")
 
     def _must_not_be_denied(self) -> None:
         if self._denial is not None:
-            raise signals.ConfirmationDenied(self._denial)
+            raise exceptions.ConfirmationDenied(self._denial)
 
 
 _inside: ContextVar[tuple[HeldBase, ...]] = ContextVar("sayso_once", default=())
@@ -445,11 +446,11 @@ def as_error(error: BaseException | str) -> BaseException:
 def _not_startable(request: Request) -> Exception:
     match request.state:
         case State.PENDING:
-            return signals.ConfirmationRequired.of(request)
+            return exceptions.ConfirmationRequired.of(request)
         case State.UNKNOWN:
             return errors.OutcomeUnknownError(request.id)
         case state if state in _NOES:
-            return signals.refused(request)
+            return exceptions.refused(request)
         case _:
             return already_started(request)
 

@@ -25,6 +25,7 @@ from uuid import UUID
 
 from sayso import errors, telemetry
 from sayso.config import requester
+from sayso.effects import HookCall, Operations, StoreCall
 from sayso.gates.options import Gate
 from sayso.gates.scope import CallSite, executing
 from sayso.model import canonical, redaction
@@ -33,7 +34,6 @@ from sayso.model.parameters import nan_in, parts_in
 from sayso.model.request import Call, Request
 from sayso.model.schema import Schema, SchemaError
 from sayso.model.text import is_plain_name
-from sayso.operations import HookCall, Operations, StoreCall
 from sayso.policy import Happened, Policy, Verdict, verdict_of
 from sayso.policy.verdict import HOLD
 from sayso.stores.program import ProgramStore

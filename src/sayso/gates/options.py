@@ -16,9 +16,10 @@ from functools import partial
 from types import MethodType, ModuleType
 from typing import Any, cast
 
+from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
+from sayso.gates.caller import Block
 from sayso.gates.captured import CapturedValues
-from sayso.gates.signals import Block
 from sayso.model import cached_property, canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks
@@ -26,7 +27,6 @@ from sayso.model.reviewer import Escalation, Quorum
 from sayso.model.schema import Schema
 from sayso.model.schema_validation import mapped
 from sayso.model.text import closest
-from sayso.operations import HookCall
 from sayso.policy import Policy, Verdict, describe, in_effect
 from sayso.policy.rules import template_fields
 

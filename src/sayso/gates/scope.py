@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import ref
 
+from sayso.effects import Attempt, in_forked_child, left_to_run
 from sayso.errors import ConfigError
 from sayso.gates import interruptions
 from sayso.model.ids import new_run_id
@@ -31,7 +32,6 @@ from sayso.model.parameters import runs_later
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
-from sayso.operations import Attempt, in_forked_child, left_to_run
 from sayso.stores.program import ProgramStore
 
 _F = TypeVar("_F", bound="Callable[..., Any]")

@@ -20,13 +20,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sayso import clock, errors, gates, telemetry
+from sayso.effects import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.errors import StoreUnavailableError
-from sayso.gates import interruptions, scope, signals, stderr
-from sayso.gates.signals import Block, Caller, withdraw
+from sayso.gates import exceptions, interruptions, scope, stderr
+from sayso.gates.caller import Block, Caller, withdraw
 from sayso.model.ids import is_random
 from sayso.model.lifecycle import is_due
 from sayso.model.request import Request, State
-from sayso.operations import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.stores.base import Store
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Waiter(Caller):
         """
         self.look()
         if self.reason is not None:
-            raise signals.not_awaited(request, self.reason)
+            raise exceptions.not_awaited(request, self.reason)
 
     not_started = check
 
@@ -213,10 +213,10 @@ class Waiter(Caller):
         """
         if self.run.pool is not None:
             self.end(f'{why}, and without sayso.run("a name") no later call can find it')
-            return signals.not_awaited(request, self.reason or "", signals.ConfirmationExpired)
+            return exceptions.not_awaited(request, self.reason or "", exceptions.ConfirmationExpired)
         if self.run.owner is not None:
             self.run.open_calls[request.subject.digest] = request.id
-        return signals.ConfirmationRequired.of(request)
+        return exceptions.ConfirmationRequired.of(request)
 
     def break_off(self, error: BaseException) -> Operations[None]:
         """Withdraw the request of a call that ends with `error`, if nobody waits for it any more.
@@ -226,7 +226,7 @@ class Waiter(Caller):
         program cannot.
         """
         request = self._request
-        is_signal = isinstance(error, signals.ConfirmationRequired | signals.ConfirmationRejected)
+        is_signal = isinstance(error, exceptions.ConfirmationRequired | exceptions.ConfirmationRejected)
         if request is None or (self.reason is None and (self._keeps_request or is_signal)):
             return  # decided, or a program comes back to it
         if self._leave_request() or not is_random(request.run_id):
@@ -255,10 +255,10 @@ class Waiter(Caller):
         """Wait as the gate's options say."""
         self.run.raised[request.id] = None
         if self._block is None:
-            raise signals.ConfirmationRequired.of(request)
+            raise exceptions.ConfirmationRequired.of(request)
         after = yield from self.until_decided(request, self._block)
         if after.state is State.CANCELLED and not after.holds and not self.asks_anew(after):
-            raise signals.refused(after)
+            raise exceptions.refused(after)
 
     def until_decided(self, request: Request, block: Block) -> Operations[Request]:
         """Wait until the request is no longer pending, and return it.
@@ -287,7 +287,7 @@ class Waiter(Caller):
         if after.state is State.PENDING:
             raise self.come_back_later(after, f"nobody decided within timeout={block.timeout}")
         if after.state is State.EXPIRED and block.on_expiry == "reject":
-            raise signals.refused(after)
+            raise exceptions.refused(after)
         return after
 
     def _limit(self, block: Block | None) -> None:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Literal, Self, cast
 
 from sayso import aio, errors
+from sayso.gates.exceptions import ConfirmationRejected, trimmed
 from sayso.gates.gate import HoldOptions
-from sayso.gates.signals import ConfirmationRejected, trimmed
 from sayso.integrations.agenthooks.hosts import HOSTS, HookEvent, describe, hook_output
 from sayso.integrations.tool_calls import ask_call, framework, start_call
 from sayso.model import canonical

@@ -17,9 +17,9 @@ from typing import Any, Unpack
 import sayso
 from sayso import aio, clock, config, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
-from sayso.gates.signals import ConfirmationRequired
 from sayso.integrations.tool_calls import ToolFunction, check_options, framework, must_not_block, options_of
 from sayso.model import duration
 

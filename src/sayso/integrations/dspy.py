@@ -20,8 +20,8 @@ from pydantic import TypeAdapter
 
 from sayso.channels import human
 from sayso.errors import ConfigError, SaysoError
+from sayso.gates.exceptions import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.gates.gate import HoldOptions
-from sayso.gates.signals import ConfirmationCancelled, ConfirmationRejected, as_told_to_model, trimmed
 from sayso.integrations import tool_calls
 from sayso.integrations.replay import FreeTool, Position, RecordedCalls, Suspended, position
 from sayso.integrations.tool_calls import check_options, check_wait, fields_of, must_not_block, plain

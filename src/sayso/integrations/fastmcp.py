@@ -17,8 +17,8 @@ from itertools import count
 from typing import Any, Literal, Unpack, cast
 
 from sayso.errors import ConfigError, KeyReusedError
+from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.gate import HoldOptions
-from sayso.gates.signals import ConfirmationRequired
 from sayso.integrations import tool_calls
 from sayso.integrations.tool_calls import ToolFailed, ToolHook, ToolResult, acall_tool, check_wait, framework
 from sayso.model import canonical

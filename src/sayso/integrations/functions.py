@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from sayso.errors import ConfigError
+from sayso.gates.exceptions import trimmed
 from sayso.gates.gate import HoldOptions
-from sayso.gates.signals import trimmed
 from sayso.integrations.tool_calls import ToolFunction, acall_tool, call_tool, check_options, must_not_block, options_of
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from sayso import aio, errors
+from sayso.gates.exceptions import ConfirmationRejected
 from sayso.gates.gate import HoldOptions
-from sayso.gates.signals import ConfirmationRejected
 from sayso.integrations.tool_calls import HeldTools, ask_call, check_options, framework, plain, start_call
 from sayso.model import canonical
 from sayso.model.request import MODEL_WORDS, not_run

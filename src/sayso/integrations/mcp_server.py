@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from sayso import aio, clock, config, errors, policy
-from sayso.gates import signals
+from sayso.gates import exceptions
 from sayso.integrations.tool_calls import framework
 from sayso.model import canonical
 from sayso.model.ids import new_token
@@ -74,9 +74,9 @@ class ReviewTools:
     async def _propose(self, verb: str, request_id: str, details: dict[str, Any]) -> str:
         try:
             return await self._decide_once_confirmed(verb, request_id, details)
-        except signals.ConfirmationRejected as no:
+        except exceptions.ConfirmationRejected as no:
             return no.message_for_model
-        except signals.ConfirmationRequired as pause:
+        except exceptions.ConfirmationRequired as pause:
             return f"Not decided yet: a person must confirm {pause.id}; call again with the same arguments."
         except errors.SaysoError as error:
             return not_run(f"{_PREFIX}{verb}", str(error))

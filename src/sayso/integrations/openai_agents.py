@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, cast
 
 from sayso import aio, clock, config, errors
+from sayso.effects import Suspended, offload
 from sayso.gates import scope
 from sayso.gates.gate import HoldOptions
 from sayso.integrations.tool_calls import acall_tool, check_options, check_wait, options_of
 from sayso.model.request import State, not_run
-from sayso.operations import Suspended, offload
 from sayso.stores.base import Filter, Store
 from sayso.stores.review import requests_in
 

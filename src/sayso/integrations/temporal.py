@@ -17,9 +17,9 @@ from typing import Any, NoReturn, Unpack
 
 from sayso import aio, errors
 from sayso.channels import Notification, UndeliverableError
+from sayso.gates.exceptions import ConfirmationRejected, ConfirmationRequired
 from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
-from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.tool_calls import ToolFunction, check_options, framework, options_of
 
 _activity: Any = framework("temporalio.activity", "temporal", "Temporal")

@@ -24,18 +24,18 @@ from typing import Any, NamedTuple, cast
 
 import sayso
 from sayso import aio, clock, config, errors
+from sayso.effects import UserCall, in_thread, offload, shielded
 from sayso.errors import ConfigError
 from sayso.gates import scope
+from sayso.gates.exceptions import ConfirmationRejected, ConfirmationRequired
 from sayso.gates.gate import HoldOptions
 from sayso.gates.held import HeldBase
-from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.shown import is_shown, must_be_shown, plain
 from sayso.model import canonical
 from sayso.model.ids import is_random, new_run_id
 from sayso.model.parameters import Signature
 from sayso.model.request import MODEL_WORDS, Request, State, not_run
 from sayso.model.text import is_plain_name
-from sayso.operations import UserCall, in_thread, offload, shielded
 
 OWN = frozenset({"schema", "key", "run", "context", "suspends", "withdraw_on_exit"})
 """The options of `hold` that an adapter sets itself."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from sayso.effects import Operations, drive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm, create_confirm
 from sayso.mplp.document import (
@@ -43,7 +44,6 @@ from sayso.mplp.schema import (
     NotConformantError,
     schema,
 )
-from sayso.operations import Operations, drive
 from sayso.stores.base import Store
 
 __all__ = [

@@ -10,10 +10,10 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from sayso import mplp
+from sayso.effects import Operations, adrive
 from sayso.mplp import flow
 from sayso.mplp.confirm import Confirm
 from sayso.mplp.document import Plan
-from sayso.operations import Operations, adrive
 from sayso.stores.base import Store
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The protocol's functions, each implemented once for sync and async programs (see `sayso.operations`).
+"""The protocol's functions, each implemented once for sync and async programs (see `sayso.effects`).
 
 `sayso.mplp` runs them synchronously and `sayso.mplp.aio` awaits them. The first five have the names and arguments of
 seed 003, in snake case. A program submits a target as a held call, a reviewer decides its request, and all reads come
@@ -18,12 +18,13 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 from sayso import config, errors
 from sayso.config import requester
+from sayso.effects import HookCall, Operations, StoreCall
 from sayso.gates import scope
+from sayso.gates.caller import Caller
 from sayso.gates.execution import execute
 from sayso.gates.find_or_ask import find_or_ask
 from sayso.gates.options import quorum_of
 from sayso.gates.scope import CallSite
-from sayso.gates.signals import Caller
 from sayso.model import canonical, duration
 from sayso.model.edit import PLAN_TOOL, TARGET_TOOL
 from sayso.model.ids import call_digest
@@ -45,7 +46,6 @@ from sayso.mplp.document import (
 )
 from sayso.mplp.history import StoredConfirm, find_confirm, find_plan, find_target, journal_run_of, requests_of
 from sayso.mplp.schema import ConfirmNotFoundError, ConfirmRefusedError, id_of, new_id
-from sayso.operations import HookCall, Operations, StoreCall
 from sayso.reviews import Review
 from sayso.stores.base import Store
 

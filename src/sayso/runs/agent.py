@@ -21,14 +21,14 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Unpack, cast, overload
 
 from sayso import errors
+from sayso.effects import Attempt, Operations, adrive, drive
 from sayso.errors import ConfigError
 from sayso.gates.ambiguous import exception_classes
+from sayso.gates.exceptions import trim, trimmed
 from sayso.gates.gate import OnReject, call_function, checked_on_reject
 from sayso.gates.options import Gate, check_known
-from sayso.gates.signals import trim, trimmed
 from sayso.model import cached_property
 from sayso.model.redaction import words
-from sayso.operations import Attempt, Operations, adrive, drive
 from sayso.runs.definition import RunnableOptions, ToolOptions, check_handler, checked_name, entry, options_of
 from sayso.runs.engine import run_step
 from sayso.runs.events import DeltaEvent, Denied, Failed, Halt, fault_of, is_claimed

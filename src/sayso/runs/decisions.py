@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 from sayso import clock, errors, telemetry
 from sayso.config import requester
 from sayso.errors import ConfigError
-from sayso.gates import signals
+from sayso.gates import exceptions
 from sayso.gates.hooks import secrets_among
 from sayso.model import cached_property, canonical
 from sayso.model.ids import fingerprint, new_request_id, question_digest
@@ -203,7 +203,7 @@ def cancelled(step: StepContext, request: Request) -> events.Halt:
     if request.kind == "call":
         step.count("approvals:cancelled")
     comment = None if request.decision is None else request.decision.comment
-    message = comment or signals.refused(request).message
+    message = comment or exceptions.refused(request).message
     return events.Halt("cancelled", "cancelled", message, output=events.ended_output("cancelled", request.id, message))
 
 

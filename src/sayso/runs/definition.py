@@ -15,18 +15,18 @@ from typing import Any, ClassVar, NamedTuple, cast
 from pydantic import BaseModel, Field, StrictBool, ValidationError
 
 from sayso import config
+from sayso.effects import HookCall, Operations
 from sayso.errors import ArgumentError, ConfigError
 from sayso.gates.captured import ENTERED
+from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.hooks import HookError
 from sayso.gates.options import Gate, check_hook, check_known, has_own_name, quorum_of, redact_names
-from sayso.gates.signals import ConfirmationRequired
 from sayso.model import cached_property, canonical, duration, redaction
 from sayso.model.parameters import Signature, annotated, chosen, hints_of, method_refusal, runs_later
 from sayso.model.redaction import Redaction
 from sayso.model.reviewer import Escalation
 from sayso.model.schema import Schema, SchemaError
-from sayso.operations import HookCall, Operations
 from sayso.policy import Policy, Verdict, allow
 from sayso.runs import compat
 from sayso.runs.events import Failed, NestedCallHeld, plain

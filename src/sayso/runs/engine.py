@@ -14,18 +14,18 @@ from contextlib import nullcontext, suppress
 from typing import Any, cast
 
 from sayso import config, errors
-from sayso.gates import scope, signals
+from sayso.effects import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
+from sayso.gates import exceptions, scope
 from sayso.gates.ambiguous import unknown_request
+from sayso.gates.caller import Caller, open_request
 from sayso.gates.gate import rejection_result
 from sayso.gates.gated_call import gated_call
 from sayso.gates.hooks import secrets_among
 from sayso.gates.options import Gate
-from sayso.gates.signals import Caller, open_request
 from sayso.model import canonical, redaction
 from sayso.model.ids import call_digest
 from sayso.model.request import Request, State, not_run
 from sayso.model.run import RunState, RunUpdate
-from sayso.operations import Attempt, HookCall, Operations, StoreCall, Suspended, UserCall, adrive
 from sayso.runs import events, state
 from sayso.runs.decisions import answers, cancelled, record_held_call, record_question, record_started_call
 from sayso.runs.events import Denied, Failed, Halt, NestedCallHeld, QuestionAsked, RunStatus
@@ -302,7 +302,7 @@ class _StepCaller(Caller):
         _note_request(step, request)
         if request.state is State.CANCELLED:
             return cancelled(step, request)
-        signal = signals.refused(request)
+        signal = exceptions.refused(request)
         step.count("approvals:denied")
         denied = Denied(signal.message, is_feedback=request.state is State.FEEDBACK, signal=signal)
         comment = None if request.decision is None else request.decision.comment
@@ -310,7 +310,7 @@ class _StepCaller(Caller):
         return denied
 
     def denied(self, reason: str) -> BaseException:
-        return Denied(reason, signal=signals.ConfirmationDenied(reason))
+        return Denied(reason, signal=exceptions.ConfirmationDenied(reason))
 
     def begin(self, request: Request) -> None:
         _note_request(self._step, request)
@@ -384,12 +384,12 @@ def _unwrapped(step: StepContext, attempt: Attempt) -> Any:
             return attempt.value
         case Denied() | Failed() as settled:
             raise settled
-        case signals.ConfirmationCancelled() as ended:  # from a function that the handler called
+        case exceptions.ConfirmationCancelled() as ended:  # from a function that the handler called
             step.history.check_going()
             output = events.ended_output("cancelled", ended.confirmation_id, ended.message)
             raise Halt("cancelled", "cancelled", ended.message, output=output)
-        case signals.ConfirmationRejected() as rejected:
-            raise Denied(rejected.message, is_feedback=isinstance(rejected, signals.ConfirmationFeedback))
+        case exceptions.ConfirmationRejected() as rejected:
+            raise Denied(rejected.message, is_feedback=isinstance(rejected, exceptions.ConfirmationFeedback))
         case errors.SaysoError() as fault if isinstance(fault, _NO_FAILURE):
             raise fault
         case errors.AlreadyStartedError() | errors.EffectTakenError() as fault if fault.state in MAY_FAIL:

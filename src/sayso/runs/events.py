@@ -23,12 +23,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_serializer, field_validator
 
 from sayso import clock
-from sayso.gates import signals
+from sayso.effects import Suspended
+from sayso.gates import exceptions
 from sayso.model.canonical import LIMIT_DIGITS
 from sayso.model.request import Request, State
 from sayso.model.schema import Schema
 from sayso.model.text import Text, each_leaf, storable
-from sayso.operations import Suspended
 
 _LONGEST_INT = 10**LIMIT_DIGITS
 
@@ -382,7 +382,7 @@ class Denied(Exception):
     """
 
     def __init__(
-        self, message: str, *, is_feedback: bool = False, signal: signals.ConfirmationRejected | None = None
+        self, message: str, *, is_feedback: bool = False, signal: exceptions.ConfirmationRejected | None = None
     ) -> None:
         super().__init__(message)
         self.message, self.is_feedback, self.signal = message, is_feedback, signal
@@ -441,6 +441,6 @@ class QuestionAsked(Suspended):
 class NestedCallHeld(Suspended):
     """A gated function that the handler called waits for a person."""
 
-    def __init__(self, signal: signals.ConfirmationRequired) -> None:
+    def __init__(self, signal: exceptions.ConfirmationRequired) -> None:
         super().__init__(signal.confirmation_id)
         self.signal = signal

@@ -28,11 +28,11 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRequired, ResumeState, respond_to_confirmation
+from sayso.effects import offload
 from sayso.errors import ConfigError
 from sayso.gates import scope
 from sayso.model.request import Call, Request, State
 from sayso.model.schema import SchemaError
-from sayso.operations import offload
 from sayso.reviews import Review
 from sayso.runs.events import DeltaEvent
 from sayso.runs.messages import read_arguments

@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple, cast
 
 from sayso import config, errors
 from sayso.confirmation import ConfirmationRejected, ConfirmationRequired, ToolCall
-from sayso.gates import scope, signals
+from sayso.effects import offload
+from sayso.gates import exceptions, scope
 from sayso.gates.ambiguous import unknown_request
 from sayso.gates.ask import aask
 from sayso.gates.hooks import secrets_of
@@ -27,7 +28,6 @@ from sayso.model.ids import new_run_id
 from sayso.model.request import Call, Request, State, not_run, secrets_in
 from sayso.model.reviewer import Identity
 from sayso.model.schema import SchemaError
-from sayso.operations import offload
 from sayso.runs import module
 from sayso.runs.agent import Tool, model_of, tools_by_name
 from sayso.runs.definition import masked
@@ -259,7 +259,7 @@ class ReAct(Module):
         ConfigError: One of them cannot be used.
     """
 
-    @signals.trimmed
+    @exceptions.trimmed
     def __init__(
         self, signature: object, tools: Iterable[Any] = (), *, max_iters: int = 10, model: object = None,
         enable_ask_to_user: bool = True, on_rejection: Literal["raise", "continue"] = "raise",
@@ -438,8 +438,8 @@ class ReAct(Module):
             return _Observation(f"{type(error).__name__}: {error}", is_error=True)
 
     async def _refused(self, state: ReActState, store: Store, no: ConfirmationRejected) -> _Observation:
-        is_end = isinstance(no, signals.ConfirmationCancelled) or self.on_rejection == "raise"
-        if is_end and not isinstance(no, signals.ConfirmationDenied | signals.ConfirmationFeedback):
+        is_end = isinstance(no, exceptions.ConfirmationCancelled) or self.on_rejection == "raise"
+        if is_end and not isinstance(no, exceptions.ConfirmationDenied | exceptions.ConfirmationFeedback):
             for waiting in state.waiting:  # the run will not be resumed, so nothing waits for them
                 if waiting.request == no.confirmation_id:
                     continue
@@ -470,7 +470,7 @@ class ReAct(Module):
                 case State.DONE | State.FAILED if first.is_asked:
                     got = _recorded(request)
                 case State.REJECTED | State.FEEDBACK | State.CANCELLED if first.is_asked:
-                    got = await self._refused(state, store, signals.refused(request))
+                    got = await self._refused(state, store, exceptions.refused(request))
                 case _:
                     got = await self._again(state, first, store, request)
             if first.is_asked and isinstance(got, ConfirmationRequired) and got.confirmation_id != request.id:

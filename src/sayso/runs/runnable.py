@@ -17,6 +17,7 @@ from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sayso import config, errors
+from sayso.effects import until_done
 from sayso.gates import scope
 from sayso.gates.options import check_known
 from sayso.model import canonical
@@ -24,7 +25,6 @@ from sayso.model.ids import new_run_id
 from sayso.model.redaction import mark_secrets
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunState
-from sayso.operations import until_done
 from sayso.runs.decisions import DecisionTaker, IgnoredInputWarning, resolutions_of
 from sayso.runs.definition import RESERVED, Definition
 from sayso.runs.engine import run_step

@@ -22,6 +22,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 
 from sayso import clock
+from sayso.effects import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
 from sayso.gates.scope import CallSite, Scope
 from sayso.model import canonical
@@ -31,7 +32,6 @@ from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunState, RunUpdate, Step
 from sayso.model.schema import Schema
-from sayso.operations import at_once, offload
 from sayso.runs import events
 from sayso.runs.definition import Definition
 from sayso.stores import workers

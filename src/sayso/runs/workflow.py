@@ -16,7 +16,7 @@ from inspect import Parameter
 from typing import Annotated, Any, ClassVar, NamedTuple, Unpack, cast
 
 from sayso import errors
-from sayso.gates.signals import trimmed
+from sayso.gates.exceptions import trimmed
 from sayso.model.parameters import fields_of, hints_of
 from sayso.runs.agent import Tool
 from sayso.runs.definition import Definition, RunnableOptions, checked_name

@@ -23,11 +23,11 @@ from starlette.requests import Request as Http
 from starlette.responses import RedirectResponse, Response
 
 from sayso import clock, errors
+from sayso.effects import in_forked_child
 from sayso.model import cached_property
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Delegation, Identity, Reviewer
 from sayso.model.text import Language, choose, later, say
-from sayso.operations import in_forked_child
 from sayso.reviews import Review
 from sayso.server.api.problems import FaultLog, Problem
 from sayso.server.auth.sessions import Links, Session, Sessions, TokenSigner

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from sayso.operations import daemon_thread
+from sayso.effects import daemon_thread
 from sayso.stores.base import Store
 
 T = TypeVar("T")

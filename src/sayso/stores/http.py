@@ -17,13 +17,13 @@ from http.client import HTTPConnection
 from typing import Any, NoReturn, TypeVar
 
 from sayso import errors
+from sayso.effects import daemon_thread
 from sayso.model.journal import Entry, RowDigests
 from sayso.model.lifecycle import Outcome, keepable
 from sayso.model.request import Request, State
 from sayso.model.reviewer import Identity
 from sayso.model.run import RunRecord, RunSnapshot, RunState, RunUpdate
 from sayso.model.text import storable
-from sayso.operations import daemon_thread
 from sayso.stores import http_messages as messages
 from sayso.stores import workers
 from sayso.stores.base import Filter, Page, Store

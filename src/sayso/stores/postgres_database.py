@@ -32,8 +32,8 @@ import psycopg
 from psycopg import errors as faults
 
 from sayso import errors
+from sayso.effects import daemon_thread
 from sayso.model.journal import Entry
-from sayso.operations import daemon_thread
 from sayso.stores import sql
 from sayso.stores.codec import ASKED_COLUMNS, PROGRESS_COLUMNS, RequestRow
 from sayso.stores.postgres_connection import translated

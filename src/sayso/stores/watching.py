@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from time import sleep, thread_time
 
-from sayso.operations import daemon_thread
+from sayso.effects import daemon_thread
 
 _log = logging.getLogger("sayso")
 

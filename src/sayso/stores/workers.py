@@ -29,9 +29,9 @@ from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 
 from sayso import errors
+from sayso.effects import daemon_thread, in_forked_child
 from sayso.model import duration
 from sayso.model.ids import StartToken, new_token
-from sayso.operations import daemon_thread, in_forked_child
 
 _log = logging.getLogger("sayso")
 

@@ -16,9 +16,9 @@ from typing import NoReturn
 
 from sayso import config, errors, policy
 from sayso.config import requester
+from sayso.gates.exceptions import ConfirmationRejected, ConfirmationRequired
 from sayso.gates.gate import hold
 from sayso.gates.held import Held
-from sayso.gates.signals import ConfirmationRejected, ConfirmationRequired
 from sayso.integrations.agenthooks.hosts import HookEvent, Host, describe
 from sayso.integrations.agenthooks.options import Answer, Entry, Options, Session, Settings, shape_of
 from sayso.model import canonical, duration

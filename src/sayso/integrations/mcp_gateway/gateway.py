@@ -22,7 +22,8 @@ from typing import Any, Literal, cast
 
 from sayso import aio, clock, config, errors
 from sayso.config import requester
-from sayso.gates import signals
+from sayso.effects import offload
+from sayso.gates import exceptions
 from sayso.gates.ambiguous import NotExecuted
 from sayso.integrations.mcp_gateway import connection
 from sayso.integrations.mcp_gateway.connection import Message, Send, dump, object_of, parts_of, tool_result, truncate
@@ -33,7 +34,6 @@ from sayso.model.grant import ABOUT_THIS_CALL
 from sayso.model.ids import new_token
 from sayso.model.lifecycle import is_due
 from sayso.model.request import State, not_run
-from sayso.operations import offload
 from sayso.stores.base import Store
 
 _log = logging.getLogger("sayso")
@@ -265,7 +265,7 @@ class Gateway:
             if occasion.users == 1:
                 await self._occasions.withdraw([occasion], _GONE)
             raise
-        except (_ToolChanged, signals.ConfirmationRejected) as no:
+        except (_ToolChanged, exceptions.ConfirmationRejected) as no:
             text = str(no) if isinstance(no, _ToolChanged) else occasion.note or no.message_for_model
             return tool_result(text, call.params), False
         except _ToolError as failed:
@@ -289,7 +289,7 @@ class Gateway:
             pause = await self._wait(call, occasion, held)
             if pause is not None:
                 return pause, False
-            with suppress(signals.ConfirmationRequired):  # went back to the reviewer, so wait again
+            with suppress(exceptions.ConfirmationRequired):  # went back to the reviewer, so wait again
                 result, note = await self._start(call, occasion, held), held.message_for_model()
                 content = [{"type": "text", "text": note}, *parts_of(result)]
                 return ({**result, "content": content} if note else result), True
@@ -309,7 +309,7 @@ class Gateway:
             if wait == "ticket" or (wait == "auto" and beat is None):
                 timeout = 0.0
             await held.wait(timeout)
-        except signals.ConfirmationRequired:
+        except exceptions.ConfirmationRequired:
             occasion.is_ticket = True
             text = (
                 f"Not run yet: a person must approve {held.id}; call again with the same arguments. Do"

@@ -1,4 +1,4 @@
-"""Run code that calls user functions and stores, written once, from sync and from async callers.
+"""Side effects as operations: code that calls user functions and stores, written once for sync and async callers.
 
 Such code is a generator that yields operations (`StoreCall`, `UserCall`, `HookCall`, or one of its own) and receives
 their results. `Attempt` is how a call of the gated function ended. `drive` runs each operation in place. `adrive`
