@@ -643,7 +643,7 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
 ) -> None:
     request, hits = scene.approved(), list[str]()
     store.close()
-    store.get(request.id)  # over a connection that can be interrupted
+    store.settle(request.id)  # over a connection that can be interrupted; now it is remembered
     store._cache.has_channels = not is_alone  # as where channels were seen: then it is a whole transaction
 
     def interrupt(sql: str) -> None:
@@ -656,7 +656,8 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
         store.start(request.id, "t")
     assert hits
     happened = (when, statement) == ("after", "UPDATE request" if is_alone else "COMMIT")
-    assert store.get(request.id).state is (State.RUNNING if happened else State.APPROVED)
+    with closing(SqliteStore(path)) as another:
+        assert another.get(request.id).state is (State.RUNNING if happened else State.APPROVED)
     with by_hand(path) as other:  # no lock was left behind
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")

@@ -317,6 +317,9 @@ class SqliteTransaction(SqlTransaction):
         if len(self._pending) != 1:
             raise Stale
         write, values, entry, written = self._pending.pop()
+        if written is not None:
+            # Ctrl-C may arrive when it is stored and not yet remembered; then the next verb must read it.
+            self._cache.certain.pop(written.request.id, None)
         try:
             sql = _APPEND if write is None else _sql(write, self._unread)
             if self._connection.execute(sql, values).rowcount != 1:
