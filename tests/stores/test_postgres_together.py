@@ -250,10 +250,11 @@ def test_a_decision_in_one_commit_with_a_read_that_the_database_broke_off_is_rec
     assert runs == 0
 
 
+@pytest.mark.parametrize("count", [1, 3])
 def test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_them(
-    store: PostgresStore, url: str
+    store: PostgresStore, url: str, count: int
 ) -> None:
-    requests = [sample_call(None) for _ in range(3)]
+    requests = [sample_call(None) for _ in range(count)]
     for request in requests:
         approve(store.ask(request), store)
 
@@ -268,8 +269,34 @@ def test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_the
 
     with closing(PostgresStore(url)) as other:
         told = store.together([start_and_look_away, *(partial(start, request) for request in requests[1:])])
-    assert [type(one) for one in told] == [errors.StoppedError] * 3
-    assert [store.get(request.id).state for request in requests] == [State.APPROVED] * 3
+    assert [type(one) for one in told] == [errors.StoppedError] * count
+    assert [store.get(request.id).state for request in requests] == [State.APPROVED] * count
+
+
+def test_a_work_that_stops_everything_stops_the_start_behind_it_in_the_same_work(store: PostgresStore) -> None:
+    approve(request := store.ask(sample_call(None)), store)
+    (told,) = store.together(
+        [lambda view: (view.stop(Identity(LOCAL, "ada"), channel="test"), view.start(request.id, "ours"))]
+    )
+    assert isinstance(told, errors.StoppedError)
+    assert store.stopped() is not None
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_works_are_told_what_another_process_has_decided(store: PostgresStore, url: str, count: int) -> None:
+    requests = [store.ask(sample_call(None)) for _ in range(count)]
+    with closing(PostgresStore(url)) as other:
+        for request in requests:
+            approve(request, other)
+    settled = store.together([lambda view, one=one: view.settle(one.id).state for one in requests])
+    assert settled == [State.APPROVED] * count
+
+
+def test_a_work_alone_starts_what_another_process_has_approved(store: PostgresStore, url: str) -> None:
+    request = store.ask(sample_call(None))
+    with closing(PostgresStore(url)) as other:
+        approve(request, other)
+    assert store.together([lambda view: view.start(request.id, "ours").state]) == [State.RUNNING]
 
 
 def test_a_work_that_stops_everything_stops_the_works_behind_it(store: PostgresStore) -> None:

@@ -41,7 +41,7 @@ from sayso.stores.postgres_connection import (
     translated,
 )
 from sayso.stores.postgres_database import CLOCK, SELECTS, Feed, migrate
-from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache
+from sayso.stores.postgres_transaction import NeedsTransaction, PostgresTransaction, RowCache, must_be_absent
 from sayso.stores.sql import SqlStore, Stale
 from sayso.stores.watching import Bell, Watched
 from sayso.stores.workers import forget_after_fork
@@ -300,9 +300,7 @@ class PostgresStore(GroupCommit, Watched, SqlStore):
             done = [
                 (verb, *self._in_turn(verb, connection, absent)) for verb in batch if not (verb.lost or verb.is_done)
             ]
-            sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(absent))}) LIMIT 1"
-            if absent and connection.run(sql, sorted(absent)):
-                raise Stale  # a channel, grant or stop was created after the first verb looked for one
+            must_be_absent(connection.run, absent)
             try:
                 connection.command(COMMIT)
                 is_committed = True
@@ -380,9 +378,9 @@ class PostgresStore(GroupCommit, Watched, SqlStore):
             if not is_bare:
                 connection.command(self._begin)
             result = verb.work(tx)
+            is_sent = verb.is_alone  # then this sends it
+            tx.conclude()
             is_sent = True
-            if verb.is_alone:
-                tx.commit_alone()
             if not is_bare:
                 connection.command(COMMIT)
         except BaseException as error:

@@ -154,7 +154,7 @@ class PostgresTransaction(SqlTransaction):
         seal: Encrypts and decrypts texts.
         schema: Returns a schema's text.
         now: Returns the store's time.
-        is_alone: Write one row of a request, in `commit_alone`; anything else raises `NeedsTransaction`.
+        is_alone: Write one row of a request, in `conclude`; anything else raises `NeedsTransaction`.
         may_guess: Whether rows may come from the cache.
         absent: Kinds of `_LOOKED_FOR` of which earlier works in the same commit found no record; works add to it.
 
@@ -246,6 +246,8 @@ class PostgresTransaction(SqlTransaction):
         return self._looked(kind, found)
 
     def put_record(self, row: RecordRow) -> None:
+        if row.kind in self._absent:
+            self._absent = self._absent.difference({row.kind})  # a copy: earlier works did not find this one
         if (row.kind, row.key) not in self._missing:
             super().put_record(row)
         elif self._execute(postgres_database.NEW_RECORD, self.closed(row)).fetchone() is None:
@@ -380,12 +382,17 @@ class PostgresTransaction(SqlTransaction):
             self._absent.add(STOP)  # the caller asks because there is no record of it
         return newest
 
-    def commit_alone(self) -> None:
-        """Write the one row in a single statement, which is its own transaction."""
+    def conclude(self) -> None:
+        """Write the one row of a verb alone, in a single statement; before any other COMMIT, check what was absent.
+
+        Raises `Stale` also for a result from the cache that no compare-and-set has confirmed.
+        """
         if self._pending is not None:
             self._run(*self._pending)
+        elif self.has_written:
+            must_be_absent(self._read_by, self._absent)
         elif self.has_guessed:
-            raise Stale  # a result from the cache that no compare-and-set has confirmed
+            raise Stale
 
     def take_pending(self) -> None:
         """Treat the one row as written, although the answer was lost."""
@@ -423,6 +430,13 @@ class PostgresTransaction(SqlTransaction):
         self._loaded = written
         self.written.append(written)
         self.has_written = True
+
+
+def must_be_absent(execute: Callable[[str, Sequence[Any]], Any], kinds: set[str]) -> None:
+    """Raise `Stale` if there is a record of kinds of which a verb found none."""
+    sql = f"SELECT 1 FROM record WHERE kind IN ({', '.join('?' * len(kinds))}) LIMIT 1"
+    if kinds and execute(sql, sorted(kinds)):
+        raise Stale  # a channel, grant or stop was created since
 
 
 def _guard(entry: Entry, before: str) -> tuple[str, ...]:
