@@ -445,12 +445,8 @@ def test_a_text_with_a_zero_byte_is_kept_and_can_be_searched(store: PostgresStor
         other.start(request.id, new_token())
 
 
-def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
-    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = [store.ask(sample_call(None)) for _ in range(4)]
-    for request in asked:
-        decide(store, request)
+def interrupt_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Ctrl-C arrive with the answer to the next commit."""
     command, interrupts = Connection.command, [KeyboardInterrupt()]
 
     def interrupted(connection: Connection, text: bytes) -> None:
@@ -459,10 +455,31 @@ def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
             raise interrupts.pop()
 
     monkeypatch.setattr(Connection, "command", interrupted)
+
+
+def test_ctrl_c_behind_a_shared_commit_makes_nobody_do_it_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = [store.ask(sample_call(None)) for _ in range(4)]
+    for request in asked:
+        decide(store, request)
+    interrupt_one_commit(monkeypatch)
     told = at_once(store, [partial(store.start, one.id, "token") for one in asked])
     assert sorted(type(one).__name__ for one in told) == ["KeyboardInterrupt", "Request", "Request", "Request"]
     assert {store.get(one.id).state for one in asked} == {State.RUNNING}
     assert audit.verify(store).broken == ()
+
+
+def test_ctrl_c_behind_a_shared_commit_without_a_trace_makes_nobody_do_it_again(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = store.now()
+    runs = [RunRecord(f"run_{n}", "support", "agent", RunState.RUNNING, "mine", now, now) for n in range(4)]
+    interrupt_one_commit(monkeypatch)
+    told = at_once(store, [partial(store.save_run, RunUpdate(run, [Step("/a", "{}")])) for run in runs])
+    names = [type(one).__name__ for one in told]
+    assert sorted(names) == ["KeyboardInterrupt", *["StoreUnavailableError"] * 3]
+    assert [len(store.get_run(run.id).steps) for run in runs] == [1] * 4
 
 
 @pytest.mark.parametrize("is_alone", [True, False])

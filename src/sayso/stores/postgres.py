@@ -310,10 +310,8 @@ class PostgresStore(GroupCommit, Watched, SqlStore):
             except BaseException as error:
                 if connection.closed or not isinstance(error, Exception):  # it may be committed, also after Ctrl-C
                     for verb, tx, result in done:
-                        try:
+                        with suppress(errors.StoreUnavailableError):
                             self._keep_lost(verb, tx, result, error)
-                        except errors.StoreError as fault:
-                            verb.error, verb.is_done = fault, True
                 raise
         finally:
             self._writing.pop(me, None)
@@ -405,13 +403,19 @@ class PostgresStore(GroupCommit, Watched, SqlStore):
             self._set_clock(tx.server_time)
 
     def _keep_lost(self, verb: _Verb, tx: PostgresTransaction, result: Any, error: BaseException) -> None:
-        """Remember what may have been committed, so that it can be looked up; raise if it cannot."""
+        """Remember what may have been committed, so that it can be looked up. If it cannot, the verb has failed."""
         if tx.entries:
             verb.lost.append((tx, result))
-        elif isinstance(error, psycopg.Error) and tx.has_written:
-            raise errors.StoreUnavailableError(
-                f"the connection to {self._place} was lost during a commit ({first_line(error)}); {_MAYBE}"
-            ) from error
+        elif tx.has_written and not verb.is_done:
+            is_lost = isinstance(error, psycopg.Error)
+            what = (
+                f"the connection to {self._place} was lost ({first_line(error)})"
+                if is_lost
+                else "this program was interrupted"
+            )
+            verb.error, verb.is_done = errors.StoreUnavailableError(f"{what} during a commit; {_MAYBE}"), True
+            if is_lost:
+                raise verb.error from error
 
     def _was_taken(self, verb: _Verb, connection: Connection) -> bool:
         """Return whether the database committed what was sent before the connection broke; if so, take its result."""
