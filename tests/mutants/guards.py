@@ -547,9 +547,24 @@ MUTANTS = [
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
-        "no request is remembered that was not committed", "stores/sqlite_transaction.py",
-        "(self.rows, self.certain, self.holders, self.heads)", "(self.heads,)",
-        "stores/test_sqlite.py::test_no_request_is_found_that_was_rolled_back",
+        "no request is remembered that was not committed", "stores/sqlite.py",
+        "            self._cache.version = 0  #", "            #",
+        "stores/test_sqlite.py::test_what_was_rolled_back_is_not_remembered_if_ctrl_c_arrives_meanwhile",
+    ),
+    Mutant(
+        "a row is not certain while it is written", "stores/sqlite_transaction.py",
+        "            self._cache.certain.pop(written.request.id, None)", "            pass",
+        "stores/test_sqlite.py::test_a_verb_that_is_interrupted_is_whole_or_undone",
+    ),
+    Mutant(
+        "the answer of a transaction on Postgres rests on no remembered row alone", "stores/postgres_transaction.py",
+        "        elif self.has_guessed:\n            raise Stale", "        elif False:\n            raise Stale",
+        "stores/test_postgres_together.py::test_works_are_told_what_another_process_has_decided",
+    ),
+    Mutant(
+        "a stop is not overtaken by a transaction on Postgres", "stores/postgres_transaction.py",
+        "            must_be_absent(self._read_by, self._absent)", "            pass",
+        "stores/test_postgres_together.py::test_who_stops_everything_while_works_share_a_commit_is_not_overtaken_by_them",
     ),
     # -- grants, budgets and the stop -------------------------------------------------------------------------------
     Mutant(

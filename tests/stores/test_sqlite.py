@@ -668,6 +668,29 @@ def test_a_verb_that_is_interrupted_is_whole_or_undone(
     assert audit.verify(store).broken == ()
 
 
+def test_what_was_rolled_back_is_not_remembered_if_ctrl_c_arrives_meanwhile(
+    scene: Scene, store: SqliteStore, failing: type[Failing]
+) -> None:
+    request, hits = scene.approved(), list[str]()
+    store.close()
+
+    def interrupt(sql: str) -> None:
+        if sql == "ROLLBACK" and not hits:
+            hits.append(sql)
+            raise KeyboardInterrupt
+
+    def start_and_fail(view: Store) -> None:
+        view.start(request.id, "t")
+        raise ZeroDivisionError
+
+    failing.after = staticmethod(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.together([start_and_fail])
+    assert hits
+    assert store.together([lambda view: view.get(request.id).state]) == [State.APPROVED]
+    assert store.start(request.id, "u").state is State.RUNNING
+
+
 @pytest.mark.parametrize(("when", "statement"), POINTS)
 def test_who_waits_behind_an_interrupted_verb_is_served_once(
     scene: Scene, store: SqliteStore, failing: type[Failing], when: str, statement: str

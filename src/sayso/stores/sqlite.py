@@ -191,12 +191,13 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
         """Run verbs, one after the other, in one transaction; return what they changed."""
         connection = self._writer()
         tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema)
-        is_ready = False
+        is_ready, version = False, 0
         try:
             connection.execute("BEGIN IMMEDIATE")
             version = int(connection.execute(VERSION).fetchone()[0])
             if version != self._cache.version:
                 self._cache.move_to(version)
+            self._cache.version = 0  # until it is committed: the next transaction then forgets what this one wrote
             for verb in batch:
                 verb.result = verb.work(tx)
             is_ready = True
@@ -212,6 +213,7 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
                 # Even if Ctrl-C arrived during the commit: it happened, and must not happen again.
                 for verb in batch:
                     verb.is_done = True
+                self._cache.version = version
             else:  # rolled back here, or by SQLite itself if the disk is full
                 self._cache.forget()  # no chain may continue from a row that was not committed
         self._cache.heads |= tx.heads
