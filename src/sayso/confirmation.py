@@ -17,7 +17,7 @@ from sayso.gates.gate import ConfirmOptions, gate
 from sayso.gates.options import check_known
 from sayso.model.ids import is_random
 from sayso.model.rendering import brief
-from sayso.model.request import Call, Request, State
+from sayso.model.request import Request, State
 from sayso.model.text import escape
 from sayso.reviews import Review
 
@@ -120,7 +120,8 @@ def respond_to_confirmation(
 ) -> None:
     """Record a person's response. It is durable in the request's store on return.
 
-    In the run of the request, and where that has no name also in the caller's, it counts for the next equal call.
+    In the run of the request, and where that has no name also in the caller's, it counts for the next equal call. The
+    decision on a call with a key counts for this key only.
 
     An id that none of the open stores has is noted in this context only: neither this call nor a later one runs because
     of it. This raises nothing, as the API promises, but the logger `sayso` gets a warning, because usually the id is
@@ -150,8 +151,8 @@ def respond_to_confirmation(
         request = _decide(Review(store), store.get(confirmation_id), chosen, data, seen)
         # The calls of another named run find its decisions themselves.
         is_ours = is_random(request.run_id) or any(request.run_id == run.run_id for run in here.lineage())
-        if isinstance(request.subject, Call) and is_ours:
-            here.adopted[request.subject.digest] = request.id
+        if is_ours:
+            here.adopt(request)
     else:
         import logging
 

@@ -304,6 +304,22 @@ def test_response_counts_though_the_rule_lets_the_call_through_by_then(store: St
     assert (pay(6), pay(7), ran) == (1, 7, [1, 7])
 
 
+def test_response_to_a_call_with_a_key_counts_for_no_other_call(store: Store) -> None:
+    def mail(**options: Any) -> sayso.Held:
+        return sayso.hold("mail", {"to": "bob"}, store=store, **options)
+
+    with sayso.run("thread-1"):
+        first = mail(key="call_1")
+        respond_to_confirmation(first.id or "")
+        without_key, allowed = mail(), mail(key="call_2", when=lambda: False)
+        assert (without_key.id == first.id, without_key.state, allowed.state) == (False, "pending", "allowed")
+
+        other = mail()
+        respond_to_confirmation(other.id or "")
+        assert mail(key="call_3", when=lambda: False).state == "allowed"
+        assert first.once(lambda arguments: f"first to {arguments['to']}") == "first to bob"
+
+
 def test_cleared_confirmation_is_taken_back_and_asked_anew(delete: Callable[..., str], disk: Disk) -> None:
     first = approved(delete, "/a")
     clear_confirmation(first)

@@ -220,10 +220,8 @@ def find_earlier(
         return None
     if waited is not None:
         return (yield from unchanged(gate, arguments, _if_it_answers(store, waited.id)))
-    if site.has_name and (site.key is not None or gate.key is not None):
-        found = yield from unchanged(gate, arguments, _of_key(gate, store, arguments, site))
-        if found is not None:
-            return found
+    if site.key is not None or gate.key is not None:
+        return (yield from unchanged(gate, arguments, _of_key(gate, store, arguments, site))) if site.has_name else None
     with suppress(errors.ArgumentError):  # such a call was never asked
         adopted = site.adopted.get(_digest(gate, arguments)) if site.adopted else None
         if adopted is not None:

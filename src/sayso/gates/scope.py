@@ -29,7 +29,7 @@ from sayso.errors import ConfigError
 from sayso.gates import interruptions
 from sayso.model.ids import new_run_id
 from sayso.model.parameters import runs_later
-from sayso.model.request import Request, State
+from sayso.model.request import Call, Request, State
 from sayso.model.reviewer import Escalation, Identity, Quorum, Reviewer
 from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
@@ -192,6 +192,11 @@ class Scope:
         while scope is not None:
             yield scope
             scope = scope.parent
+
+    def adopt(self, request: Request) -> None:
+        """Let the decision on a call that was made here count for the next equal call; a key finds its own request."""
+        if isinstance(request.subject, Call) and request.key is None:
+            self.adopted[request.subject.digest] = request.id
 
     def forget(self, request_id: str) -> None:
         """Forget a request that was executed or cleared, in this scope and in those of its parents."""

@@ -349,9 +349,7 @@ def respond(saved: Any, response: Response) -> None:
             respond_to_confirmation(request_id, approved=word is None, data=response, status=status)
         return
     record(store, store.settle(request_id), response, seen=saved.fingerprint)
-    request, here = store.get(request_id), scope.current()
-    if isinstance(request.subject, Call):
-        here.adopted[request.subject.digest] = request_id
+    scope.current().adopt(store.get(request_id))
 
 
 T = TypeVar("T")
