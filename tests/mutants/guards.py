@@ -1001,6 +1001,11 @@ MUTANTS = [
         "gates/test_held.py::test_by_hand_nothing_starts_that_nobody_waits_for_any_more",
     ),
     Mutant(
+        "a step of a run does not start that nobody waits for", "runs/engine.py",
+        "self._step.history.check_going()", "pass",
+        "runs/test_broken_off.py::test_an_approved_call_whose_run_is_left_while_its_rule_decides_does_not_start",
+    ),
+    Mutant(
         "no other function of the name goes on with a call that has paused", "gates/execution.py",
         "if not (after.holds or gate.is_self_contained):", "if True:",
         "gates/test_same_name.py::test_function_with_another_object_is_refused_after_the_call_has_paused",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Agent, ApprovalEvent, Tool, Workflow, load_run
+from sayso import Agent, ApprovalEvent, Tool, Workflow, load_run, policy
 from sayso.runs.events import Event
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
@@ -144,6 +145,48 @@ async def test_a_task_that_is_cancelled_while_it_streams_can_be_gone_on_with(eac
         output = await desk.to_its_end(ids_seen[0])
         assert (reason(output), output.output) == (("success", None), "all done"), n
         assert sorted(desk.ran) == ["look 1", "look 4", "pay 2", "pay 3"], n
+
+
+@pytest.mark.parametrize("way", ["thread", "stream"])
+@awaited
+async def test_an_approved_call_whose_run_is_left_while_its_rule_decides_does_not_start(
+    each_store: Store, way: str
+) -> None:
+    ran: list[int] = []
+    is_asked, may_answer, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    async def rule(n: int) -> object:
+        is_asked.set()
+        assert await asyncio.to_thread(may_answer.wait, 60)
+        return policy.allow(budget=f"count() <= {n + 8} per 1h")
+
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    pay = Tool(note, name="pay", requires_approval=rule)
+
+    def in_thread() -> None:
+        pay(n=1, run_id="left").run()
+        has_ended.set()
+
+    if way == "thread":
+        task = asyncio.create_task(asyncio.to_thread(in_thread))
+        assert await asyncio.to_thread(is_asked.wait, 60)
+        task.cancel()
+        await asyncio.wait([task])
+        may_answer.set()
+        assert await asyncio.to_thread(has_ended.wait, 60)
+    else:
+        events = aiter(pay(n=1, run_id="left"))
+        await anext(events)
+        assert await asyncio.to_thread(is_asked.wait, 60)
+        task = asyncio.create_task(events.aclose())  # type: ignore[attr-defined]
+        await asyncio.sleep(0)
+        may_answer.set()
+        await task
+    assert ran == []
+    output = await pay(parent_id="left").collect()
+    assert (reason(output), ran) == (("success", None), [1])
 
 
 @awaited

@@ -313,9 +313,11 @@ class _StepCaller(Caller):
         return Denied(reason, signal=exceptions.ConfirmationDenied(reason))
 
     def begin(self, request: Request) -> None:
+        self._step.history.check_going()
         _note_request(self._step, request)
 
-    happened = begin
+    def happened(self, request: Request) -> None:
+        _note_request(self._step, request)
 
     def saving(self, attempt: Attempt) -> RunUpdate | None:
         if attempt.is_ambiguous:

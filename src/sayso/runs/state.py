@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import json
 import re
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast, get_type_hints
 from sayso import clock
 from sayso.effects import at_once, offload
 from sayso.errors import AlteredRequestError, ArgumentError, RunBusyError
+from sayso.gates import interruptions
 from sayso.gates.scope import CallSite, Scope
 from sayso.model import canonical
 from sayso.model.canonical.json_tree import MASK, dumps
@@ -299,8 +301,9 @@ class RunHistory:
             scope.end("the consumer of the run's events has stopped")
 
     def check_going(self) -> None:
-        """Raise `Halt` if the consumer of the events is gone, so that nothing new starts."""
-        if self.is_stopping:
+        """Raise `Halt` if the consumer of the events is gone, or the task behind this thread: nothing new starts."""
+        job = None if threading.current_thread() is threading.main_thread() else interruptions.job()
+        if self.is_stopping or (job is not None and job.is_given_up):
             raise events.Halt("cancelled", "stopped", "the consumer of the run's events has stopped")
 
     # -- reading -----------------------------------------------------------------------------------------------
