@@ -427,6 +427,7 @@ OPEN: dict[str, Callable[[], BaseException]] = {
     "mysqlclient 2013": lambda: MySQL(2013, "Lost connection to MySQL server during query"),
     "mysql.connector 2013": lambda: fake("mysql.connector.errors.OperationalError")(2013, "Lost connection", None),
     "sayso.OutcomeNotRecordedError of a call inside": lambda: errors.OutcomeNotRecordedError("rq_1", 5, "disk full"),
+    "sayso.RunBusyError of a call inside": lambda: errors.RunBusyError("order-4721"),
     "a sayso.StoreError after a lost connection": lambda: caused(
         errors.StoreUnavailableError("away"), ConnectionResetError()
     ),

@@ -17,6 +17,8 @@ import pytest
 
 import sayso
 from sayso import Agent, ApprovalEvent, Tool, Workflow, load_run, policy
+from sayso.model.request import State
+from sayso.model.run import RunState, RunUpdate
 from sayso.runs.events import Event
 from sayso.stores.base import Store
 from sayso.testing import ScriptedModel
@@ -187,6 +189,32 @@ async def test_an_approved_call_whose_run_is_left_while_its_rule_decides_does_no
     assert ran == []
     output = await pay(parent_id="left").collect()
     assert (reason(output), ran) == (("success", None), [1])
+
+
+@awaited
+async def test_a_call_that_loses_its_run_to_another_worker_half_way_is_unknown(each_store: Store) -> None:
+    ran: list[str] = []
+
+    @sayso.gate(wait="raise")
+    async def inner(n: int) -> int:
+        ran.append("inner")
+        holder = each_store.get_run("taken").run.holder  # its lease has ended, as another machine sees it
+        each_store.take_run("taken", "another worker", gone=holder)
+        each_store.leave_run(RunUpdate(each_store.get_run("taken").run, ()), RunState.BROKEN)
+        return n
+
+    async def handler(n: int) -> None:
+        await inner(n)
+        ran.append("after")
+
+    pay = Tool(handler, name="pay", requires_approval=True)
+    output = await pay(n=1, run_id="taken").collect()
+    (outer,) = ids(output)
+    output = await pay(resume=yes(output), parent_id="taken").collect()
+    (nested,) = ids(output)
+    output = await pay(resume=yes(output), parent_id="taken").collect()
+    assert (reason(output), ran) == (("error", "outcome_unknown"), ["inner"])
+    assert (each_store.get(outer).state, each_store.get(nested).state) == (State.UNKNOWN, State.DONE)
 
 
 @awaited

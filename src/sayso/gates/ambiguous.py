@@ -77,7 +77,7 @@ _SENT = _names("""
     imaplib: IMAP4.abort    multiprocess,multiprocessing: MaybeEncodingError RemoteTraceback TimeoutError
     pika: AMQPHeartbeatTimeout ConnectionClosed StreamLostError    pymongo: AutoReconnect WTimeoutError
     redis: ConnectionError TimeoutError    requests: ChunkedEncodingError ContentDecodingError
-    rq: BaseTimeoutException    sayso: OutcomeNotRecordedError OutcomeUnknownError
+    rq: BaseTimeoutException    sayso: OutcomeNotRecordedError OutcomeUnknownError RunBusyError
     smtplib: SMTPServerDisconnected
     stripe: APIConnectionError    subprocess: TimeoutExpired    urllib: ContentTooShortError
     urllib3: DecodeError ResponseError TimeoutError
