@@ -624,6 +624,23 @@ def test_what_is_remembered_is_not_read_again_and_runs_only_if_it_still_stands(
     assert ran == [0, 1]
 
 
+@POSIX
+def test_an_approval_that_is_remembered_of_a_file_that_was_replaced_is_not_used(
+    store: SqliteStore, path: Path, tmp_path: Path
+) -> None:
+    pay = sayso.gate(wait="raise", store=store, name="pay")(lambda: None)
+    with closing(SqliteStore(tmp_path / "new.db")) as new:
+        new.ask(sample_call())
+    with sayso.run("order"):
+        held = refusal(sayso.ConfirmationRequired, pay)
+        sayso.Review(store).approve(held.confirmation_id, by=sayso.Reviewer("ada"))
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink()
+        (tmp_path / "new.db").replace(path)
+        asked = refusal(sayso.ConfirmationRequired, pay)
+    assert asked.confirmation_id != held.confirmation_id
+
+
 POINTS = [
     ("before", "BEGIN IMMEDIATE"),
     ("after", "BEGIN IMMEDIATE"),

@@ -268,7 +268,7 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
                 known = cache.certain.get(cache.holders.get(fingerprint, ""))
                 if known is not None and known.request.state is State.APPROVED:
                     try:
-                        version = int((self._writing or self._writer()).execute(VERSION).fetchone()[0])
+                        version = int(self._writer().execute(VERSION).fetchone()[0])
                     except DATABASE_ERRORS as error:
                         raise fault(error, self._place) from error
                     # Used unread, unless somebody else has written since: its start compares the row and the journal.
