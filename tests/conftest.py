@@ -117,7 +117,6 @@ def forget_settings() -> None:
     config._tokens.clear()
     config._chosen_store = config._chosen_reviewer = config._chosen_program = config._default = None
     config._reviewer_nearby.cache_clear()
-    config._program_nearby.cache_clear()
 
 
 class Clock:

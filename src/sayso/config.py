@@ -526,7 +526,8 @@ def requester() -> Identity:
     Raises:
         ConfigError: The name is not valid.
     """
-    return _program_nearby() if _chosen_program is None else _program_named(_chosen_program)
+    chosen = _chosen_program or os.environ.get("SAYSO_PROGRAM")
+    return _program_named(chosen) if chosen else _program_of(sys.argv[0] if sys.argv else "")
 
 
 def _check_program(program: object) -> None:
@@ -545,12 +546,9 @@ def _program_named(name: str) -> Identity:
         ) from error
 
 
-@cache  # each new request needs it
-def _program_nearby() -> Identity:
-    named = os.environ.get("SAYSO_PROGRAM")
-    if named:
-        return _program_named(named)
-    path = Path(sys.argv[0] if sys.argv else "")
+@cache
+def _program_of(script: str) -> Identity:
+    path = Path(script)
     name = path.parent.name if path.name == "__main__.py" else path.name  # of the package, if it is run by `python -m`
     try:
         return Identity(PROGRAM, name or "python")
