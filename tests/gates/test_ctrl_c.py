@@ -225,7 +225,7 @@ def test_ctrl_c_during_a_read_leaves_no_lock_of_the_store(file_store: Store) -> 
                 lock.release()
             assert not left, steps
             steps += 1
-        assert steps > 10
+        assert steps > 5
 
 
 class Enough(Exception):
