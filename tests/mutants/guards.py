@@ -153,7 +153,7 @@ MUTANTS = [
         "only an approved call is started", "model/lifecycle.py",
         "if (request.state is not State.APPROVED and not again) or is_spent:",
         "if request.state is State.PENDING:",
-        "promises/test_02_one_approval_starts_once.py::test_2_one_approval_starts_its_call_at_most_once",
+        "stores/test_contract.py::TestSqlite::test_only_an_approved_call_is_started",
     ),
     Mutant(
         "a call whose end is broken off is unknown", "gates/execution.py",
