@@ -204,7 +204,8 @@ class SqliteTransaction(SqlTransaction):
     """
 
     selects = SELECTS
-    _may_guess = False  # else it writes only at its end, and only one statement
+    # Whether it runs on any remembered row and writes at its end, in one statement, whose comparison then decides.
+    _may_guess = False
     # Kinds of records that the next statement checks, which writes nothing if there are any.
     _unread: tuple[str, ...] = ()
     _loaded: CachedRow | None = None
