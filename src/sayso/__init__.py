@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from sayso import gates as _dialog
+from sayso.gates import dialog as _dialog
 
 if TYPE_CHECKING:
     from sayso import aio, errors, policy
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         respond_to_confirmation,
     )
     from sayso.errors import SaysoError
-    from sayso.gates import Converse as _Converse
     from sayso.gates.ambiguous import NotExecuted
     from sayso.gates.ask import ask
+    from sayso.gates.dialog import Converse as _Converse
     from sayso.gates.exceptions import (
         ConfirmationCancelled,
         ConfirmationDenied,

@@ -23,7 +23,7 @@ import pytest
 
 import sayso
 from sayso import errors
-from sayso.gates import captured
+from sayso.gates import captured_values
 from sayso.gates.options import Gate
 from sayso.model.request import State
 from sayso.model.schema import Schema
@@ -368,18 +368,18 @@ def test_two_functions_with_one_given_name_are_kept_apart(store: Store) -> None:
 
 
 def test_nothing_is_remembered_of_what_has_ended(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    captured._asked.clear()
+    captured_values._asked.clear()
     pay = payer_of(Client())
     approved(pay, 1)
     pay(1)
-    assert len(captured._asked) == 0
-    monkeypatch.setattr(captured, "_MOST", 10)
+    assert len(captured_values._asked) == 0
+    monkeypatch.setattr(captured_values, "_MOST", 10)
     for amount in range(20):
         held(pay, amount)
-    assert len(captured._asked) == 10, "the oldest are forgotten"
+    assert len(captured_values._asked) == 10, "the oldest are forgotten"
     del pay
     gc.collect()
-    assert len(captured._asked) == 0, "nor is anything kept of a function that is gone"
+    assert len(captured_values._asked) == 0, "nor is anything kept of a function that is gone"
 
 
 # -- given names -----------------------------------------------------------------------------------------------------

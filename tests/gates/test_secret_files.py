@@ -28,7 +28,7 @@ def test_waiting_is_announced_without_secrets(
     store: Store, program: Program, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("sayso.gates.person_is_at_terminal", lambda: False)
+    monkeypatch.setattr("sayso.gates.dialog.person_is_at_terminal", lambda: False)
     caplog.set_level(logging.DEBUG)
     act = program.gated(wait="block", timeout="1ms", prompt=program.everything)
     request_id = held(act, **program.arguments).confirmation_id

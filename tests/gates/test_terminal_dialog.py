@@ -487,7 +487,7 @@ def test_two_threads_ask_one_after_the_other() -> None:
 def test_a_program_in_the_background_does_not_ask_at_the_terminal() -> None:
     text = (
         "import subprocess, sys\n"
-        'ask = "from sayso import gates; print(gates.person_is_at_terminal())"\n'
+        'ask = "from sayso.gates import dialog; print(dialog.person_is_at_terminal())"\n'
         "print(*(subprocess.run([sys.executable, '-c', ask], capture_output=False, stdout=subprocess.PIPE, text=True,"
         " process_group=group).stdout.strip() for group in (None, 0)))\n"
     )

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import sayso
-from sayso import config, gates, terminal
-from sayso.gates import stderr
+from sayso import config, terminal
+from sayso.gates import dialog, stderr
 from sayso.model.request import Request, State
 from sayso.stores.base import Store
 from tests.conftest import Clock
@@ -77,7 +77,7 @@ def store(tmp_path: Path) -> Store:
 
 # Each import is the first of a process; a forked child has what its parent had.
 ENTRIES = (
-    "sayso", "sayso.aio", "sayso.gates", "sayso.gates.wait", "sayso.gates.gated_call",
+    "sayso", "sayso.aio", "sayso.gates.dialog", "sayso.gates.wait", "sayso.gates.gated_call",
     "sayso.gates.gate", "sayso.runs.worker", "sayso.channels.human", "sayso.testing",
 )  # fmt: skip
 FIRST_IMPORTS = """
@@ -87,7 +87,7 @@ for entry in sys.argv[1:]:
         del sys.modules[name]
     importlib.import_module(entry)
     if os.fork() == 0:
-        from sayso import gates as dialog
+        from sayso.gates import dialog
         found = dialog._load()
         print(entry, found.__module__, found.__name__)
         sys.exit()
@@ -104,7 +104,7 @@ def test_a_call_that_blocks_finds_the_conversation_whatever_was_imported_first()
 
 
 def test_nobody_is_there_without_terminals() -> None:
-    assert not gates.person_is_at_terminal()
+    assert not dialog.person_is_at_terminal()
 
 
 @pytest.mark.parametrize("stream", [None, Closed()], ids=["none", "closed"])
@@ -114,7 +114,7 @@ def test_nobody_is_there_where_a_stream_is_missing(
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, name, stream)
-    assert not gates.person_is_at_terminal()
+    assert not dialog.person_is_at_terminal()
 
 
 def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +123,9 @@ def test_nobody_is_there_where_a_program_draws_over_the_terminal(monkeypatch: py
         monkeypatch.setattr(sys, "stdin", Pretends(terminal))
         monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
         monkeypatch.setattr(sys, "stderr", Pretends(terminal))
-        assert gates.person_is_at_terminal()
+        assert dialog.person_is_at_terminal()
         monkeypatch.setattr(sys, "stderr", Pretends())
-        assert not gates.person_is_at_terminal()
+        assert not dialog.person_is_at_terminal()
     finally:
         os.close(primary)
         os.close(terminal)

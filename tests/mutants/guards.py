@@ -40,7 +40,7 @@ MUTANTS = [
     ),
     # -- which function it is ---------------------------------------------------------------------------------------
     Mutant(
-        "a wrapper hides nothing that its function captures", "gates/captured.py",
+        "a wrapper hides nothing that its function captures", "gates/captured_values.py",
         ' and not _hides_defaults(cast("FunctionType", function))', "",
         "gates/test_same_name.py::test_value_behind_another_function_is_part_of_the_call",
     ),

@@ -22,7 +22,7 @@ from sayso import clock, errors
 from sayso.cli import context
 from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option
 from sayso.cli.policy import grant_rows
-from sayso.gates import person_is_at_terminal
+from sayso.gates.dialog import person_is_at_terminal
 from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.lifecycle import is_due

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, cast
 
 from sayso import config, errors, telemetry
 from sayso.effects import Attempt, InTasks, InThread, Operations, StoreCall, Suspended, UserCall, drive, left_to_run
-from sayso.gates import captured
+from sayso.gates import captured_values
 from sayso.gates.ambiguous import Handled, claim_not_executed, in_doubt, mark_unknown
 from sayso.gates.caller import Caller
 from sayso.gates.exceptions import ConfirmationRequired
@@ -272,7 +272,7 @@ def end(  # noqa: C901, PLR0912  one end after the other
         if saved is not None:
             caller.saved()
         if not (after.holds or gate.is_self_contained):
-            captured.forget(request.id)
+            captured_values.forget(request.id)
     if outcome.state == "unknown" and not is_resolved and attempt.left is None:
         _mark(request, attempt)
     elif isinstance(raised, ConfirmationRequired) and outcome.state == "failed":  # of a gate inside the started call

@@ -19,7 +19,7 @@ from typing import Any, cast
 from sayso.effects import HookCall
 from sayso.errors import ArgumentError, ConfigError, PolicyError
 from sayso.gates.caller import Block
-from sayso.gates.captured import CapturedValues
+from sayso.gates.captured_values import CapturedValues
 from sayso.model import cached_property, canonical, duration
 from sayso.model.parameters import Signature, chosen, hints_of, method_refusal, unknown_keyword
 from sayso.model.redaction import Redaction, marks

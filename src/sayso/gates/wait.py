@@ -19,10 +19,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sayso import clock, errors, gates, telemetry
+from sayso import clock, errors, telemetry
 from sayso.effects import Attempt, Operations, StoreCall, in_forked_child, offload
 from sayso.errors import StoreUnavailableError
-from sayso.gates import exceptions, interruptions, scope, stderr
+from sayso.gates import dialog, exceptions, interruptions, scope, stderr
 from sayso.gates.caller import Block, Caller, withdraw
 from sayso.model.ids import is_random
 from sayso.model.lifecycle import is_due
@@ -398,7 +398,7 @@ class _Decided:
         try:
             with self._waiter.waking(wake.set):
                 if self._is_shown_at_terminal():
-                    return gates.converse(
+                    return dialog.converse(
                         self._store, self._request, lambda: self._is_over(self._look()), self._is_left
                     )
                 while True:
@@ -417,7 +417,7 @@ class _Decided:
         """Return whether to ask here; if that is not possible, print what waits."""
         if self._block.is_quiet:
             return False
-        if not (gates.person_is_at_terminal() and stderr.can_decide(self._store)):
+        if not (dialog.person_is_at_terminal() and stderr.can_decide(self._store)):
             stderr.announce(self._store, self._request)
             return False
         self._is_asked = True
@@ -480,7 +480,7 @@ class _Decided:
         is_left = threading.Event()
         left: Callable[[], bool] = lambda: is_left.is_set() or self._is_left()  # noqa: E731  (a closure over `is_left`)
         over: Callable[[], bool] = lambda: is_left.is_set() or self._is_over(self._look())  # noqa: E731  (a closure over `is_left`)
-        talk = gates.in_turn(self._store, self._request, over, left)
+        talk = dialog.in_turn(self._store, self._request, over, left)
         talk.add_done_callback(lambda _: wake_from_any_thread())
         try:
             return await self._await(wake, talk)

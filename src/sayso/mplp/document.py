@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from sayso import clock
 from sayso.errors import ArgumentError
-from sayso.gates.captured import ENTERED
+from sayso.gates.captured_values import ENTERED
 from sayso.gates.options import Gate
 from sayso.model import canonical
 from sayso.model.edit import PLAN_TOOL

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError
 from sayso import config
 from sayso.effects import HookCall, Operations
 from sayso.errors import ArgumentError, ConfigError
-from sayso.gates.captured import ENTERED
+from sayso.gates.captured_values import ENTERED
 from sayso.gates.exceptions import ConfirmationRequired
 from sayso.gates.gate import CallOptions, OnReject, RequestOptions
 from sayso.gates.hooks import HookError
