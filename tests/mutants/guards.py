@@ -543,12 +543,14 @@ MUTANTS = [
     ),
     Mutant(
         "a chain goes on from what was committed", "stores/sqlite.py",
-        "                self._cache.forget()", "                pass",
+        "                self._cache, self._schemas = empty, empty.schemas", "                pass",
         "stores/test_sqlite.py::test_no_chain_goes_on_from_a_row_that_was_rolled_back",
     ),
     Mutant(
         "no request is remembered that was not committed", "stores/sqlite.py",
-        "            self._cache.version = 0  #", "            #",
+        "                self._cache, self._schemas = empty, empty.schemas\n                if connection",
+        "                self._cache, self._schemas = connection.execute(\"ROLLBACK\") and (empty, empty.schemas)\n"
+        "                if connection",
         "stores/test_sqlite.py::test_what_was_rolled_back_is_not_remembered_if_ctrl_c_arrives_meanwhile",
     ),
     Mutant(

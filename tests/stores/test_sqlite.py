@@ -708,6 +708,35 @@ def test_what_was_rolled_back_is_not_remembered_if_ctrl_c_arrives_meanwhile(
     assert store.start(request.id, "u").state is State.RUNNING
 
 
+def test_no_chain_goes_on_from_a_row_during_whose_rollback_ctrl_c_arrives(
+    store: SqliteStore, failing: type[Failing]
+) -> None:
+    store.ask(sample_call("order", {"amount": 1}))
+    store.close()
+    hits = list[str]()
+
+    def interrupt(sql: str) -> None:
+        if sql == "ROLLBACK" and not hits:
+            hits.append(sql)
+            raise KeyboardInterrupt
+
+    def ask_and_fail(view: Store) -> None:
+        asked = view.ask(sample_call("order", {"amount": 2}))
+        for number in range(512):  # so many that the first is forgotten
+            view.ask(sample_call("elsewhere", {"amount": number}))
+        assert view.find(asked.fingerprint) == asked
+        raise ZeroDivisionError
+
+    failing.after = staticmethod(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.together([ask_and_fail])
+    assert hits
+    for run_id in ("another", "order"):
+        store.ask(sample_call(run_id, {"amount": 3}))
+    assert [row.seq for row in store.journal(run_id="order")] == [1, 2]
+    assert audit.verify(store).broken == ()
+
+
 @pytest.mark.parametrize(("when", "statement"), POINTS)
 def test_who_waits_behind_an_interrupted_verb_is_served_once(
     scene: Scene, store: SqliteStore, failing: type[Failing], when: str, statement: str

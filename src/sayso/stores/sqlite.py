@@ -189,15 +189,14 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
 
     def _once(self, batch: Sequence[Verb]) -> list[str]:
         """Run verbs, one after the other, in one transaction; return what they changed."""
-        connection = self._writer()
+        connection, empty = self._writer(), RowCache()
         tx = self._open = SqliteTransaction(connection, self._cache, self.seal, self._schema)
-        is_ready, version = False, 0
+        is_ready = False
         try:
             connection.execute("BEGIN IMMEDIATE")
             version = int(connection.execute(VERSION).fetchone()[0])
             if version != self._cache.version:
                 self._cache.move_to(version)
-            self._cache.version = 0  # until it is committed: the next transaction then forgets what this one wrote
             for verb in batch:
                 verb.result = verb.work(tx)
             is_ready = True
@@ -207,15 +206,16 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
             raise
         finally:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")
                 is_ready = False
             if is_ready:
                 # Even if Ctrl-C arrived during the commit: it happened, and must not happen again.
                 for verb in batch:
                     verb.is_done = True
-                self._cache.version = version
-            else:  # rolled back here, or by SQLite itself if the disk is full
-                self._cache.forget()  # no chain may continue from a row that was not committed
+            else:
+                # Nothing may continue from a row that is rolled back, also if Ctrl-C arrives meanwhile.
+                self._cache, self._schemas = empty, empty.schemas
+                if connection.in_transaction:  # if the disk is full, SQLite itself has rolled it back
+                    connection.execute("ROLLBACK")
         self._cache.heads |= tx.heads
         self._cache.kept_schemas |= tx.schemas
         return tx.changed + tx.changed_runs

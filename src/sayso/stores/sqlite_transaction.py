@@ -180,7 +180,7 @@ class RowCache:
             del self.holders[request.fingerprint]
 
     def forget(self) -> None:
-        """Forget all rows and ends of chains: there are too many, or some were rolled back."""
+        """Forget all rows and ends of chains, because there are too many."""
         for remembered in (self.rows, self.certain, self.holders, self.heads):
             remembered.clear()
 
