@@ -195,7 +195,21 @@ def by_default_of_decorator(env: str) -> Callable[[int], str]:
     return sayso.gate(wait="raise")(deploy)
 
 
-@pytest.mark.parametrize("make", [by_helper, by_default, by_decorator, by_default_of_decorator, by_partial])
+def by_attribute_of_decorator(env: str) -> Callable[[int], str]:
+    def where(version: int) -> str:
+        return f"{env} {version}"
+
+    @functools.wraps(where)
+    def deploy(*args: Any, **options: Any) -> str:
+        return vars(deploy)["__wrapped__"](*args, **options)
+
+    return sayso.gate(wait="raise")(deploy)
+
+
+BY = [by_helper, by_default, by_decorator, by_default_of_decorator, by_attribute_of_decorator, by_partial]
+
+
+@pytest.mark.parametrize("make", BY)
 def test_value_behind_another_function_is_part_of_the_call(store: Store, make: Callable[[str], Any]) -> None:
     staging, prod = make("staging"), make("prod")
     approved(staging, 1)
@@ -213,15 +227,31 @@ class Counted:
         return vars(self)["__wrapped__"](**arguments)
 
 
-@pytest.mark.parametrize("wrap", [Counted, functools.cache])
-def test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call(store: Store, wrap: Any) -> None:
-    def make(env: str) -> Callable[[int], str]:
-        @sayso.gate(wait="raise")
-        @wrap
-        def deploy(version: int) -> str:
-            return f"{env} {version}"
+def by_itself(env: str) -> Callable[[int], str]:
+    def deploy(version: int) -> str:
+        return f"{env} {version}"
 
-        return deploy
+    return deploy
+
+
+def by_its_decorator(env: str) -> Callable[[int], str]:
+    def deploy(version: int) -> str:
+        return str(version)
+
+    @functools.wraps(deploy)
+    def there(version: int) -> str:
+        return f"{env} {deploy(version)}"
+
+    return there
+
+
+@pytest.mark.parametrize("makes", [by_itself, by_its_decorator])
+@pytest.mark.parametrize("wrap", [Counted, functools.cache])
+def test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call(
+    store: Store, wrap: Any, makes: Callable[[str], Any]
+) -> None:
+    def make(env: str) -> Callable[[int], str]:
+        return sayso.gate(wait="raise")(wrap(makes(env)))
 
     staging, prod = make("staging"), make("prod")
     approved(staging, 1)

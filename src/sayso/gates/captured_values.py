@@ -59,10 +59,9 @@ class CapturedValues:
         """
         if self._cells is None or [cell for cell, was in self._cells if _content(cell) is not was]:
             self._cells, self._objects, seen = [], [], set[int]()
-            function, inner = self._function, inspect.unwrap(self._function)
-            forms = list(self._forms("", function, seen))
-            if not isinstance(function, FunctionType) and inner is not function:
-                forms += self._forms("", inner, seen)
+            layers = list[Callable[..., Any]]()  # each decorator may capture something, too
+            inner = inspect.unwrap(self._function, stop=layers.append)
+            forms = [form for layer in (*layers, inner) for form in self._forms("", layer, seen)]
             if not self._has_own_name:
                 self._objects.append(getattr(inner, "__code__", None))
             self._digest = captured_digest(forms) if forms else None
