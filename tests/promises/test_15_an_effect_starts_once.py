@@ -289,8 +289,9 @@ def test_15_equal_values_have_the_same_effect_however_they_are_written(
         ("{value:.2f}", [Decimal("12345678901234567890.00"), Decimal(12345678901234567891)], ["0.00", "1.00"]),
         ("{value:.3}", [100, 100.0, Decimal(100), 100.5], [":100", ":100", ":100", ":100"]),
         ("{value:03x}", [10, 10.0], [":00a", ":00a"]),
+        ("{value:x}", [2**255, 2.0**255, Decimal(2**255)], [f":8{'0' * 63}"] * 3),
     ],
-    ids=["large amounts", "significant digits", "hexadecimal"],
+    ids=["large amounts", "significant digits", "hexadecimal", "digest"],
 )
 def test_15_a_format_in_a_template_takes_whole_numbers_exactly(
     world: World, template: str, values: list[Any], effects: list[str]

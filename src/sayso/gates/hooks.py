@@ -363,7 +363,7 @@ def _shortest(value: Any) -> Any:
     if type(value) is Decimal:
         digits = Context(prec=max(1, len(value.as_tuple().digits)), Emin=MIN_EMIN, Emax=MAX_EMAX)
         value = value.normalize(digits)  # in a context of its own: the program's could round it
-        return int(value) if value == value.to_integral_value() and value.adjusted() < 50 else value
+        return int(value) if value == value.to_integral_value() and value.adjusted() < _LONGEST else value
     return value
 
 
