@@ -1008,9 +1008,14 @@ MUTANTS = [
         "gates/test_held.py::test_by_hand_nothing_starts_that_nobody_waits_for_any_more",
     ),
     Mutant(
-        "a step of a run does not start that nobody waits for", "runs/engine.py",
-        "self._step.history.check_going()", "pass",
-        "runs/test_broken_off.py::test_an_approved_call_whose_run_is_left_while_its_rule_decides_does_not_start",
+        "an allowed step of a run does not start that nobody waits for", "runs/engine.py",
+        "self._step.history.check_going()\n        self._step.begin", "self._step.begin",
+        "runs/test_broken_off.py::test_an_allowed_call_whose_run_is_left_while_its_rule_decides_does_not_start",
+    ),
+    Mutant(
+        "an approved step of a run does not start that nobody waits for", "runs/engine.py",
+        "self._step.history.check_going()\n        _note_request", "_note_request",
+        "runs/test_broken_off.py::test_an_allowed_call_whose_run_is_left_while_its_rule_decides_does_not_start",
     ),
     Mutant(
         "no other function of the name goes on with a call that has paused", "gates/execution.py",

@@ -267,6 +267,7 @@ class _StepCaller(Caller):
         self._checkpoint: Checkpoint | None = None
 
     def allowed(self, gate: Gate, arguments: Body) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        self._step.history.check_going()
         self._step.begin(lambda: arguments, self._step.runnable.shown(arguments))
         return gate.signature.spread(arguments)
 
