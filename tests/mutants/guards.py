@@ -45,7 +45,7 @@ MUTANTS = [
         "gates/test_same_name.py::test_value_behind_another_function_is_part_of_the_call",
     ),
     Mutant(
-        "a decorator around another one hides nothing that it captures", "gates/captured.py",
+        "a decorator around another one hides nothing that it captures", "gates/captured_values.py",
         "for layer in (*layers, inner)", "for layer in (self._function, inner)",
         "gates/test_same_name.py::test_value_behind_an_object_that_wraps_a_function_is_part_of_the_call",
     ),
