@@ -559,6 +559,12 @@ MUTANTS = [
         "stores/test_sqlite.py::test_what_was_rolled_back_is_not_remembered_if_ctrl_c_arrives_meanwhile",
     ),
     Mutant(
+        "what is committed together is done at once", "stores/sqlite.py",
+        'deque(map(setattr, batch, repeat("is_done"), repeat(True)), 0)',
+        "for verb in batch:\n                    verb.is_done = True",
+        "stores/test_sqlite.py::test_ctrl_c_in_a_loop_behind_a_shared_commit_makes_nobody_do_it_again",
+    ),
+    Mutant(
         "a row is not certain while it is written", "stores/sqlite_transaction.py",
         "            self._cache.certain.pop(written.request.id, None)", "            pass",
         "stores/test_sqlite.py::test_a_verb_that_is_interrupted_is_whole_or_undone",

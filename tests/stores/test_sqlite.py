@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -767,6 +768,39 @@ def test_who_waits_behind_an_interrupted_verb_is_served_once(
             assert store.finish(request.id, request.id, Outcome("done")).state is State.DONE
     assert not [verb for verb in store._queue if not verb.is_done]
     assert audit.verify(store).broken == ()
+
+
+def test_ctrl_c_in_a_loop_behind_a_shared_commit_makes_nobody_do_it_again(
+    scene: Scene, store: SqliteStore, failing: type[Failing]
+) -> None:
+    requests, line, hits = [scene.approved() for _ in range(3)], dict[FrameType, int](), list[str]()
+    store.close()
+
+    def interrupt(frame: FrameType, _event: str, _arg: object) -> Any:
+        if frame.f_lineno < line.get(frame, 0):  # Python looks for Ctrl-C where a loop goes back
+            sys.settrace(None)
+            hits.append(frame.f_code.co_name)
+            raise KeyboardInterrupt
+        line[frame] = frame.f_lineno
+        return interrupt
+
+    def follow(sql: str) -> None:
+        if sql == "COMMIT" and not line:
+            frame: FrameType | None = sys._getframe()
+            while frame is not None and frame.f_code.co_name != "_transact":
+                frame.f_trace, frame = interrupt, frame.f_back
+            sys.settrace(interrupt)
+
+    def start(request: Request) -> object:
+        try:
+            return store.start(request.id, request.id)
+        except KeyboardInterrupt:
+            return None
+
+    failing.after = staticmethod(follow)
+    told = waiting_together(store, [lambda r=request: start(r) for request in requests])
+    assert hits
+    assert all(one is None or isinstance(one, Request) for one in told), told
 
 
 def test_a_verb_that_is_interrupted_as_it_queues_is_not_run_by_the_next_one(scene: Scene, store: SqliteStore) -> None:

@@ -12,6 +12,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -208,9 +209,9 @@ class SqliteStore(GroupCommit, Watched, SqlStore):
             if connection.in_transaction:
                 is_ready = False
             if is_ready:
-                # Even if Ctrl-C arrived during the commit: it happened, and must not happen again.
-                for verb in batch:
-                    verb.is_done = True
+                # Even if Ctrl-C arrived during the commit: it happened, and must not happen again. No loop, in which
+                # Ctrl-C could arrive as well.
+                deque(map(setattr, batch, repeat("is_done"), repeat(True)), 0)
             else:
                 # Nothing may continue from a row that is rolled back, also if Ctrl-C arrives meanwhile.
                 self._cache, self._schemas = empty, empty.schemas
