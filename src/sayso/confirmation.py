@@ -15,7 +15,6 @@ from sayso.gates import scope
 from sayso.gates.exceptions import ConfirmationRejected, ConfirmationRequired, ToolCall, trimmed
 from sayso.gates.gate import ConfirmOptions, gate
 from sayso.gates.options import check_known
-from sayso.model.ids import is_random
 from sayso.model.rendering import brief
 from sayso.model.request import Request, State
 from sayso.model.text import escape
@@ -120,8 +119,8 @@ def respond_to_confirmation(
 ) -> None:
     """Record a person's response. It is durable in the request's store on return.
 
-    In the run of the request, and where that has no name also in the caller's, it counts for the next equal call. The
-    decision on a call with a key counts for this key only.
+    It counts for the next equal call in the run of the request and, unless that has a name or is a tool's, an agent's
+    or a workflow's, also in the caller's run. The decision on a call with a key counts for this key only.
 
     An id that none of the open stores has is noted in this context only: neither this call nor a later one runs because
     of it. This raises nothing, as the API promises, but the logger `sayso` gets a warning, because usually the id is
@@ -149,8 +148,8 @@ def respond_to_confirmation(
     store = config.store_with(confirmation_id)
     if store is not None:
         request = _decide(Review(store), store.get(confirmation_id), chosen, data, seen)
-        # The calls of another named run find its decisions themselves.
-        is_ours = is_random(request.run_id) or any(request.run_id == run.run_id for run in here.lineage())
+        # The calls of another run that has a name, or that is saved, find its decisions themselves.
+        is_ours = request.process is not None or any(request.run_id == run.run_id for run in here.lineage())
         if is_ours:
             here.adopt(request)
     else:

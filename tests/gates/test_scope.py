@@ -178,16 +178,36 @@ def test_what_a_worker_thread_asks_first_is_answered_by_its_caller(delete: Calla
     assert len(disk.deleted) == 1
 
 
-def test_who_answers_another_named_run_gets_nothing_of_its_decision(delete: Callable[..., str], disk: Disk) -> None:
-    with sayso.run("customer-1"):
+@pytest.mark.parametrize("name", ["customer-1", f"run_{'0a' * 16}"], ids=["a name", "like a random id"])
+def test_who_answers_another_named_run_gets_nothing_of_its_decision(
+    delete: Callable[..., str], disk: Disk, name: str
+) -> None:
+    with sayso.run(name):
         pause = held(delete, "/a")
     with sayso.run("customer-2"):
         respond_to_confirmation(pause.confirmation_id)
         assert held(delete, "/a").confirmation_id != pause.confirmation_id
     respond_to_confirmation(held(delete, "/b").confirmation_id)
     assert delete("/b")
-    with sayso.run("customer-1"):
+    with sayso.run(name):
         assert delete("/a")
+
+
+def test_who_answers_a_run_without_a_name_gets_its_decision_too(delete: Callable[..., str], disk: Disk) -> None:
+    with sayso.run():
+        pause = held(delete, "/a")
+    respond_to_confirmation(pause.confirmation_id)
+    assert delete("/a")
+    assert disk.deleted == ["/a"]
+
+
+def test_who_answers_a_tools_run_gets_nothing_of_its_decision(disk: Disk) -> None:
+    tool = sayso.Tool(disk.delete, name="delete", requires_approval=True)
+    paused = tool("/a").run()
+    respond_to_confirmation(paused.metadata["pending_approvals"][0]["approval_id"])
+    held(tool.call, "/a")
+    assert disk.deleted == []
+    assert tool(parent_id=paused.run_id).run().output == "Deleted /a"
 
 
 def test_ten_agents_at_once_each_run_their_own(adelete: Callable[..., Any], disk: Disk) -> None:

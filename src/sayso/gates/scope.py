@@ -49,7 +49,8 @@ class CallSite(NamedTuple):
         run_ids: The runs whose decisions apply: the own run first, then those of parent tasks.
         adopted: Requests that were decided here, by digest of their call.
         acts_for: The persons for whom the program acts, that of the innermost run first; none of them may decide.
-        has_name: Whether the own run has a name, by which another process can resume it.
+        has_name: Whether the own run has a name or an id of its own, so that later calls of it can find a key.
+        is_local: Whether that id was made by `sayso.run()` without a name, so that only this process comes back.
         place: The call's place in the run, if the run distinguishes places.
         context: What the program knows about the call: JSON values.
         pool: The thread pool in which the call is made, if no program could come back to it; then nothing is asked.
@@ -64,6 +65,7 @@ class CallSite(NamedTuple):
     adopted: Mapping[str, str]
     acts_for: tuple[Identity, ...] = ()
     has_name: bool = True
+    is_local: bool = False
     place: str = ""
     context: Mapping[str, Any] | None = None
     pool: str | None = None
@@ -164,7 +166,7 @@ class Scope:
 
     def __init__(
         self, run_id: str, *, parent: Scope | None = None, owner: _Owner | None = None,
-        acts_for: tuple[Identity, ...] = (), outer: Scope | None = None,
+        acts_for: tuple[Identity, ...] = (), outer: Scope | None = None, is_local: bool = False,
     ) -> None:  # fmt: skip
         self.run_id = run_id
         self.parent = parent
@@ -179,7 +181,8 @@ class Scope:
         self._waits: dict[object, Callable[[str], None]] = {}
         self.acts_for = acts_for
         self.adopted: dict[str, str] = {}
-        self._site = CallSite((run_id,), self.adopted, acts_for, has_name=owner is None) if parent is None else None
+        site = CallSite((run_id,), self.adopted, acts_for, has_name=owner is None, is_local=is_local)
+        self._site = site if parent is None else None
         self.raised: dict[str, None] = {}
         self.responses: dict[str, dict[str, Any]] = {}
         self.finished_calls: FinishedCalls | None = None
@@ -383,7 +386,7 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
         run_id = new_run_id() if self._name is None else self._name
         # Not only the caller: a context manager or an ExitStack may open the run for a generator.
         generators = frozenset([frame for frame in _stack() if frame.f_code.co_flags & _GENERATOR])
-        self._open.append(enter(run_id, self._person, generators))
+        self._open.append(enter(run_id, self._person, generators, is_local=self._name is None))
         return run_id
 
     def __exit__(self, *_: object) -> None:
@@ -426,15 +429,16 @@ class run(ContextDecorator):  # noqa: N801  it is used as a function
 
 
 def enter(
-    run_id: str, person: Identity | None = None, generators: frozenset[FrameType] = frozenset()
-) -> tuple[Scope, Token[Scope | None]]:
+    run_id: str, person: Identity | None = None, generators: frozenset[FrameType] = frozenset(), *,
+    is_local: bool = False,
+) -> tuple[Scope, Token[Scope | None]]:  # fmt: skip
     """Enter a run with a valid id, as `run` does; return its scope and what `leave` needs."""
     before = _scope.get()
     acts_for = () if before is None else before.acts_for
     if person is not None:
         acts_for = _merged([(person, *acts_for)])
     is_here = before is None or before.owner is None or _covers(before.owner, current_task())
-    scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None)
+    scope = Scope(run_id, acts_for=acts_for, outer=before if is_here else None, is_local=is_local)
     scope.generators, outer = generators, scope.outer
     scope.is_in_generator = bool(generators) or (outer is not None and outer.is_in_generator)
     if outer is not None and outer.is_in_generator:
