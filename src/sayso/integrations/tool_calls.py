@@ -168,13 +168,13 @@ def options_of(
         options: The options that the user gave to the adapter.
         key: The model's id of the call; None if the framework does not provide it. An id that no key can be, e.g. of
             more than 200 characters, is replaced by its digest.
-        run: The name of the conversation; None for a run that cannot be resumed.
+        run: The name of the conversation; None for the enclosing run or, without one, a run that cannot be resumed.
         schema: The JSON Schema of the arguments.
         description: The tool's description.
         words: The model's text next to the call; reviewers see it marked as unverified.
     """
-    if run is None and (key is not None or scope.current().owner is not None):
-        run = new_run_id()  # a key needs its own run, and two agents in one process must not share decisions
+    if run is None and scope.current().owner is not None:
+        run = new_run_id()  # a key needs a run with an id, and two agents in one process must not share decisions
     if key and not is_plain_name(key):  # LiteLLM appends a signature of kilobytes to the ids of some models
         key = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
     filled: dict[str, Any] = {"schema": schema, "key": key, "run": run, "description": description or None, **options}

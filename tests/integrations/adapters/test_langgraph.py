@@ -186,6 +186,14 @@ def test_sync_agent_blocks_and_goes_on(memory: Store) -> None:
     assert state["messages"][-1].content == ANSWER
 
 
+def test_call_of_a_graph_without_a_thread_is_known_in_the_run_around_it(memory: Store) -> None:
+    scene = Scene([[refund("c1")]], "block")
+    with sayso.run("order-4721"), ScriptedReviewer(by="ada").approve():
+        for _ in range(2):
+            assert told(agent_of(scene).invoke(ASKED)) == {"c1": "refunded 50.00 for A-1"}
+    assert scene.refunds == [50.0]
+
+
 # -- where the graph keeps its state ---------------------------------------------------------------------------------
 
 CHECKPOINTERS = ["memory", "sqlite", "postgres"]
