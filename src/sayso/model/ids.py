@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 ID_LENGTH = len("rq_") + 32
-_RANDOM_RUN = re.compile("run_[0-9a-z]{26,32}")
+_RANDOM_RUN = re.compile("run_[0-9a-f]{32}")
 
 
 class StartToken(str):
