@@ -382,3 +382,17 @@ def test_a_rule_in_python_says_what_a_call_needs_that_has_no_room() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match="otherwise="):
             policy.allow(**wrong)
+
+
+def test_a_run_without_a_name_is_null_for_a_condition() -> None:
+    in_effect('[[rules]]\ntool = "ship"\nwhen = "run == null"\nverdict = "deny"\nreason = "name the run"\n')
+
+    @sayso.gate(wait="raise", name="ship")
+    def ship() -> None:
+        RAN.append(1)
+
+    with sayso.run(), pytest.raises(sayso.ConfirmationRejected, match="name the run"):
+        ship()
+    with sayso.run("order-1"), pytest.raises(sayso.ConfirmationRequired):
+        ship()
+    assert RAN == []

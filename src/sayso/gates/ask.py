@@ -80,7 +80,7 @@ class Asking:
                 place=self._at, subject=self._subject, requester=requester(), created_at=now, expires_at=now + expires,
                 approval_window=expires, quorum=wanted.quorum,
                 on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None, also_for=wanted.acts_for[1:],
-                process=None if wanted.has_name and not wanted.is_local else workers.current(), risk=risk,
+                process=workers.current() if wanted.name is None else None, risk=risk,
             )  # fmt: skip
             request = yield from open_request(store, new)
         if request.state is State.PENDING:

@@ -147,7 +147,7 @@ def _new_request(
         quorum=wanted.quorum,
         on_behalf_of=wanted.acts_for[0] if wanted.acts_for else None,
         also_for=wanted.acts_for[1:],
-        process=None if wanted.has_name and not wanted.is_local else workers.current(),
+        process=workers.current() if wanted.name is None else None,
         prompt=prompt,
         description=None if gate.description is None else redaction.fit(gate.description, secrets),
         risk=verdict.risk or gate.risk,

@@ -219,10 +219,10 @@ def ask_rule(gate: Gate, arguments: dict[str, Any], site: CallSite) -> Operation
 
 
 def _of_policy(gate: Gate, policy: Policy, arguments: dict[str, Any], site: CallSite) -> Verdict:
-    run, handled = site.run_ids[0] if site.has_name else None, sys.exc_info()[1]
+    handled = sys.exc_info()[1]
     try:
         return policy.verdict(
-            gate.tool, arguments, schema=gate.schema, run=run, agent=requester().subject,
+            gate.tool, arguments, schema=gate.schema, run=site.name, agent=requester().subject,
             is_function=gate.tool != gate.name,
         )  # fmt: skip
     except errors.PolicyError:  # it quotes no argument

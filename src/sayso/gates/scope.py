@@ -75,6 +75,11 @@ class CallSite(NamedTuple):
     retries: int = sys.maxsize
     idempotent: bool = True
 
+    @property
+    def name(self) -> str | None:
+        """The name of the own run, by which another process can resume it; None if it was given none."""
+        return self.run_ids[0] if self.has_name and not self.is_local else None
+
     def lack_of(self, request: Request) -> str | None:
         """Return why an open or approved request has less than is required; None if it has enough."""
         if request.quorum is not self.quorum and not request.quorum.covers(self.quorum):
