@@ -889,6 +889,11 @@ MUTANTS = [
         "gates/test_waits_end.py::test_a_wait_in_an_event_loop_of_a_pools_thread_ends_when_the_task_of_the_thread_is_cancelled",
     ),
     Mutant(
+        "a step whose run is left while its approval can be undone does not start", "gates/caller.py",
+        "self.begin(request)  # somebody", "# somebody",
+        "runs/test_broken_off.py::test_a_stream_that_is_left_while_its_approval_can_be_undone_starts_nothing",
+    ),
+    Mutant(
         "a call whose wait ended during its start does not run", "gates/wait.py",
         "self.check(request)  # a retry", "# a retry",
         "gates/test_waits_end.py::test_a_call_does_not_run_when_its_task_is_cancelled_while_the_store_records_the_start",

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Agent, ApprovalEvent, Tool, Workflow, load_run, policy
+from sayso import Agent, ApprovalEvent, Tool, Workflow, errors, load_run, policy
 from sayso.model.request import State
 from sayso.model.run import RunState, RunUpdate
 from sayso.runs.events import Event
@@ -188,6 +188,33 @@ async def test_an_allowed_call_whose_run_is_left_while_its_rule_decides_does_not
         may_answer.set()
         await task
     assert ran == []
+    output = await pay(parent_id="left").collect()
+    assert (reason(output), ran) == (("success", None), [1])
+
+
+@awaited
+async def test_a_stream_that_is_left_while_its_approval_can_be_undone_starts_nothing(
+    each_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    refused, loop, start = asyncio.Event(), asyncio.get_running_loop(), each_store.start
+
+    def refused_at_first(*args: Any, **options: Any) -> Any:
+        try:
+            return start(*args, **options)
+        except errors.ApprovalHeldError:
+            loop.call_soon_threadsafe(refused.set)
+            raise
+
+    pay = Tool(lambda n: ran.append(n), name="pay", requires_approval=True)  # noqa: PLW0108
+    (request_id,) = ids(await pay(n=1, run_id="left").collect())
+    sayso.Review(each_store, by="ada", undo_within="300ms").approve(request_id)
+    monkeypatch.setattr(each_store, "start", refused_at_first)
+    events = aiter(pay(parent_id="left"))
+    await anext(events)
+    await refused.wait()
+    await events.aclose()  # type: ignore[attr-defined]
+    assert (each_store.get(request_id).state, ran) == (State.APPROVED, [])
     output = await pay(parent_id="left").collect()
     assert (reason(output), ran) == (("success", None), [1])
 

@@ -130,9 +130,10 @@ class Caller:
     def started(self, request: Request) -> None:
         """Called when the start is recorded, right before the call runs; an exception prevents the call."""
 
-    def held_back(self, request: Request, seconds: float) -> Operations[None]:  # noqa: ARG002  for subclasses
+    def held_back(self, request: Request, seconds: float) -> Operations[None]:
         """Wait until the approval of a call that is about to start can no longer be undone, or raise."""
         yield Pause(seconds)
+        self.begin(request)  # somebody must wait for it still
 
     def not_started(self, request: Request) -> None:
         """Called if the call did not start, because its request changed meanwhile."""
