@@ -2,9 +2,10 @@
 
 A decision applies only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
-processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in its
-caller's run. Leaving a run ends everything that began inside it. A `CallSite` has, for one call, the runs whose
-decisions apply, the people it acts for, and what its gate requires. `FinishedCalls` is implemented by `sayso.runs`.
+processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in the
+run of that context: its caller's, or that of a parent of the caller's if the caller has not called sayso before.
+Leaving a run ends everything that began inside it. A `CallSite` has, for one call, the runs whose decisions apply, the
+people it acts for, and what its gate requires. `FinishedCalls` is implemented by `sayso.runs`.
 Invariant: a person for whom a call is made cannot decide it; outside a named run, that is everybody for whom this
 process acts.
 """
