@@ -324,6 +324,19 @@ def test_a_loop_in_a_pools_thread_inherits_nothing_from_the_job_before(store: St
     assert again.confirmation_id != pause.confirmation_id
 
 
+def test_a_pools_thread_does_not_stand_in_the_run_of_its_callers_parent(store: Store) -> None:
+    pay = payer()
+
+    async def main() -> None:
+        held(payer(), 7)  # the parent has a run
+        for _ in range(2):
+            with pytest.raises(errors.ConfigError, match=r"nothing was asked and nothing ran\..*sayso\.run"):
+                await asyncio.create_task(anyio.to_thread.run_sync(pay, 5))
+
+    asyncio.run(main())
+    assert store.count(Filter()) == 1
+
+
 def test_a_pools_thread_that_was_handed_its_callers_run_stands_in_it(store: Store) -> None:
     pay = payer()
 

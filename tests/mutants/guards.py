@@ -228,6 +228,11 @@ MUTANTS = [
         "gates/test_needs.py::test_call_is_not_executed_by_an_approval_that_lacks_what_it_needs",
     ),
     Mutant(
+        "a pool's thread is not in the run of its caller's parent", "gates/scope.py",
+        "if is_here and (job is None or job.is_lent):", "if is_here:",
+        "gates/test_pool_threads.py::test_a_pools_thread_does_not_stand_in_the_run_of_its_callers_parent",
+    ),
+    Mutant(
         "a call that blocks without a named run finds no earlier decision", "gates/scope.py",
         "return CallSite((new_run_id(),), self.open_calls, self.site.acts_for, has_name=False)", "return self.site",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",

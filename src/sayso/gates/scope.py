@@ -322,11 +322,15 @@ def current() -> Scope:
             _must_not_be_resumed(scope)
         return scope  # a named run applies to everything inside it
     task = current_task()
-    if owner is not None and _covers(owner, task):
+    is_here = owner is not None and _covers(owner, task)
+    is_own_thread = owner is not None and owner.thread == threading.get_ident()
+    job = None if task is not None or (is_here and is_own_thread) else interruptions.job()
+    if is_here and (job is None or job.is_lent):
         return cast("Scope", scope)
-    # A scope of another process, or of an earlier job of a pool's thread, is no parent.
+    # A scope of another process, or of an earlier job of a pool's thread, is no parent. One that a pool's thread has
+    # with its caller's context is: it may be that of the caller's parent, and other callers have it, too.
     is_parent = task is not None and owner is not None and owner.process == os.getpid() and not owner.is_over
-    job = None if task is not None else interruptions.job()
+    is_parent = is_parent or is_here
     fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
     if job is None or not job.is_over:
         _scope.set(fresh)
