@@ -337,6 +337,27 @@ def test_a_pools_thread_does_not_stand_in_the_run_of_its_callers_parent(store: S
     assert store.count(Filter()) == 1
 
 
+def test_a_try_that_is_left_in_a_tasks_thread_is_no_other_tasks(store: Store) -> None:
+    ran, ends = list[str](), list[Any]()
+
+    @sayso.gate(retries=1)
+    def flaky(path: str) -> None:
+        ran.append(path)
+        raise OSError("busy")
+
+    async def main() -> None:
+        get_confirmation_context()  # the parent has a run
+        for decide in (sayso.Review().approve, sayso.Review().reject):
+            task = asyncio.create_task(asyncio.to_thread(flaky, "/a"))
+            (request,) = await asyncio.to_thread(waiting_in, store)
+            decide(request.id, by="ada")
+            ends.extend(await asyncio.gather(task, return_exceptions=True))
+
+    asyncio.run(main())
+    assert list(map(type, ends)) == [OSError, sayso.ConfirmationRejected]
+    assert ran == ["/a"]
+
+
 def test_a_pools_thread_that_was_handed_its_callers_run_stands_in_it(store: Store) -> None:
     pay = payer()
 

@@ -2,9 +2,9 @@
 
 A decision applies only in its run. `run("order-4721")` names a run that lasts across processes. Without a name, each
 thread and each asyncio task has its own: a child task also sees its parents' decisions; siblings, other threads, forked
-processes and jobs of a thread pool share nothing. A thread with its caller's context (`asyncio.to_thread`) is in the
-run of that context: its caller's, or that of a parent of the caller's if the caller has not called sayso before.
-Leaving a run ends everything that began inside it. A `CallSite` has, for one call, the runs whose decisions apply, the
+processes and jobs of a thread pool share nothing. A pool's thread with its caller's context (`asyncio.to_thread`) is
+like a child task; another thread that was given a context is in its run. Leaving a run ends everything that began
+inside it. A `CallSite` has, for one call, the runs whose decisions apply, the
 people it acts for, and what its gate requires. `FinishedCalls` is implemented by `sayso.runs`.
 Invariant: a person for whom a call is made cannot decide it; outside a named run, that is everybody for whom this
 process acts.
@@ -325,10 +325,10 @@ def current() -> Scope:
     is_here = owner is not None and _covers(owner, task)
     is_own_thread = owner is not None and owner.thread == threading.get_ident()
     job = None if task is not None or (is_here and is_own_thread) else interruptions.job()
-    if is_here and (job is None or job.is_lent):
+    if is_here and job is None:
         return cast("Scope", scope)
-    # A scope of another process, or of an earlier job of a pool's thread, is no parent. One that a pool's thread has
-    # with its caller's context is: it may be that of the caller's parent, and other callers have it, too.
+    # A scope of another process, or of an earlier job of a pool's thread, is no parent. One that a pool's thread got
+    # with its caller's context is no more than that: it may be the one of the caller's parent, and so others' as well.
     is_parent = task is not None and owner is not None and owner.process == os.getpid() and not owner.is_over
     is_parent = is_parent or is_here
     fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
