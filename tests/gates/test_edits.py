@@ -261,6 +261,60 @@ def test_masked_elements_that_were_moved_are_refused(login: Callable[..., None],
     assert ran == []
 
 
+ADA, BOB = {"to": "ada", "amount": 1, "pin": "ada-real"}, {"to": "bob", "amount": 2, "pin": "bob-real"}
+AT_A, AT_B = "https://u:a-real@a.test/1", "https://u:b-real@b.test/2"
+
+
+@pytest.mark.parametrize(
+    ("asked", "edit"),
+    [
+        ([ADA, BOB], [{"to": "bob", "amount": 3, "pin": "***"}, {"to": "eve", "amount": 5}]),
+        ([ADA, BOB], [{"to": "bob", "amount": 3, "pin": "***"}, {"to": "ada", "amount": 9, "pin": "***"}]),
+        ([ADA, BOB], [{"to": "ada", "amount": 1, "pin": "***"}, {"to": "ada", "amount": 9, "pin": "***"}]),
+        ([ADA, BOB], [{"to": "eve", "amount": 5}, {"to": "ada", "amount": 2, "pin": "***"}]),
+        ([AT_A, AT_B], ["https://u:***@b.test/3", "https://c.test/"]),
+    ],
+    ids=["one removed and one added", "both in the other order", "one copied over the other", "like both", "texts"],
+)
+def test_a_masked_element_that_was_moved_and_changed_takes_no_secret_of_another(
+    store: Store, asked: list[Any], edit: list[Any]
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay(rows: list[Any]) -> None: ...
+
+    request_id = held(pay, asked).confirmation_id
+    with pytest.raises(errors.InvalidChangesError, match="unclear which secret"):
+        sayso.Review().approve(request_id, by="ada", changes={"rows": edit})
+
+
+@pytest.mark.parametrize(
+    ("asked", "edit", "ran"),
+    [
+        (
+            [ADA, BOB],
+            [{"to": "ada", "amount": 9, "pin": "***"}, {"to": "bob", "amount": 9, "pin": "***"}],
+            [ADA | {"amount": 9}, BOB | {"amount": 9}],
+        ),
+        (
+            [ADA, BOB],
+            [{"to": "eve", "amount": 5, "pin": "***"}, BOB | {"pin": "***"}],
+            [ADA | {"to": "eve", "amount": 5}, BOB],
+        ),
+        ([AT_A, AT_B], ["https://u:***@a.test/3", "https://u:***@b.test/2"], ["https://u:a-real@a.test/3", AT_B]),
+    ],
+    ids=["both", "one", "a text"],
+)
+def test_a_masked_element_that_was_changed_in_place_keeps_its_secret(
+    store: Store, asked: list[Any], edit: list[Any], ran: list[Any]
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay(rows: list[Any]) -> list[Any]:
+        return rows
+
+    sayso.Review().approve(held(pay, asked).confirmation_id, by="ada", changes={"rows": edit})
+    assert pay(asked) == ran
+
+
 def test_what_the_gates_own_redactor_hid_is_kept(store: Store, ran: list[dict[str, Any]]) -> None:
     @sayso.gate(wait="raise", redactor=lambda arguments: {"user": arguments["user"], "note": "hidden"})
     def login(user: str, note: str) -> None:

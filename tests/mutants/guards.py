@@ -361,6 +361,11 @@ MUTANTS = [
         "gates/test_guards.py::test_a_masked_value_that_is_left_as_shown_stays_what_it_is",
     ),
     Mutant(
+        "a mask that was moved takes no secret of another element", "model/edit.py",
+        "alike[place] + (place not in found) > alike[index]", "False",
+        "gates/test_edits.py::test_a_masked_element_that_was_moved_and_changed_takes_no_secret_of_another",
+    ),
+    Mutant(
         "an edited call is masked, too", "model/edit.py",
         'masked = cast("dict[str, Any]", redaction.mask(tree))', "masked = tree",
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",

@@ -165,11 +165,23 @@ def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -
         else:
             open_ends.append(index)
     for index in open_ends:
-        # Changed in place. That is certain only if no other element came from this place.
+        # Changed in place. That is certain only if no other element came from this place, and this one from no other.
         if not still or index in found or any(other == items[index] for other in seen):
+            raise _unclear(where)
+        alike = [_alike(items[index], other) for other in seen]
+        others = (place for place, other in enumerate(seen) if place != index and mentions_mask(other))
+        if any(alike[place] + (place not in found) > alike[index] for place in others):
             raise _unclear(where)
         found[index] = index
     return found
+
+
+def _alike(one: Json, other: Json) -> int:
+    """Return how many parts of a value are the same in another one, at every depth."""
+    parts, others = children_of(one), children_of(other)
+    if parts is None or others is None:
+        return int(one == other)
+    return sum(_alike(part, others[step]) for step, part in parts.items() if step in others)
 
 
 def writes_over(edited: Json, shown: Json) -> bool:
