@@ -287,6 +287,29 @@ def test_a_masked_element_that_was_moved_and_changed_takes_no_secret_of_another(
         sayso.Review().approve(request_id, by="ada", changes={"rows": edit})
 
 
+A, B = ADA | {"pin": "***"}, BOB | {"pin": "***"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "edit"),
+    [
+        ({"source": ADA, "target": BOB}, {"source": B, "target": A}),
+        ({"source": {"first": ADA, "second": BOB}}, {"source": {"first": B, "second": A}}),
+        ({"source": [{"first": ADA, "second": BOB}]}, {"source": [{"first": A, "second": A | {"amount": 9}}]}),
+    ],
+    ids=["arguments", "names", "names in a list"],
+)
+def test_a_masked_value_that_was_moved_to_another_name_takes_no_secret_of_it(
+    store: Store, asked: dict[str, Any], edit: dict[str, Any]
+) -> None:
+    @sayso.gate(wait="raise")
+    def pay(source: Any, target: Any = None) -> None: ...
+
+    request_id = held(pay, **asked).confirmation_id
+    with pytest.raises(errors.InvalidChangesError, match="unclear which secret"):
+        sayso.Review().approve(request_id, by="ada", changes=edit)
+
+
 @pytest.mark.parametrize(
     ("asked", "edit", "ran"),
     [

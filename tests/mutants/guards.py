@@ -366,6 +366,11 @@ MUTANTS = [
         "gates/test_edits.py::test_a_masked_element_that_was_moved_and_changed_takes_no_secret_of_another",
     ),
     Mutant(
+        "a mask that was moved takes no secret of another name", "model/edit.py",
+        "_alike(value, other) > own", "False",
+        "gates/test_edits.py::test_a_masked_value_that_was_moved_to_another_name_takes_no_secret_of_it",
+    ),
+    Mutant(
         "an edited call is masked, too", "model/edit.py",
         'masked = cast("dict[str, Any]", redaction.mask(tree))', "masked = tree",
         "promises/test_11_secrets_are_masked.py::test_11_secrets_are_masked_wherever_something_is_shown",

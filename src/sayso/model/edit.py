@@ -124,8 +124,10 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
     named, shown, real = fields_of(edited), fields_of(masked), fields_of(original)
     if named is not None and shown is not None and real is not None:
         new = [name for name, value in named.items() if mentions_mask(value) and not (name in shown and name in real)]
-        if new and _hides(masked, original):
-            raise _unclear(f"{where}.{new[0]}" if where else new[0])
+        if _hides(masked, original):
+            if new:
+                raise _unclear(f"{where}.{new[0]}" if where else new[0])
+            _must_be_own(named, shown, where)
         merged = {
             name: unmask(value, real[name], shown[name], where=f"{where}.{name}" if where else name)
             if name in shown and name in real
@@ -147,6 +149,16 @@ def unmask(edited: Json, original: Json, masked: Json, *, where: str = "") -> Js
     if mentions_mask(edited) and _hides(masked, original):  # its kind differs from what was masked
         raise _unclear(where)
     return edited
+
+
+def _must_be_own(named: Mapping[str, Json], shown: Mapping[str, Json], where: str = "") -> None:
+    """Refuse a value that is more like one under another name, whose secrets it may have, than like its own."""
+    masked = {name: value for name, value in shown.items() if mentions_mask(value)}
+    for name, value in named.items():
+        if name in masked and value != masked[name] and mentions_mask(value):
+            own = _alike(value, masked[name])
+            if any(_alike(value, other) > own for other in masked.values()):
+                raise _unclear(f"{where}.{name}" if where else name)
 
 
 def _places(items: list[Json], seen: list[Json], kept: list[Json], where: str) -> list[int | None]:
@@ -296,8 +308,10 @@ def edited_call(
         shown = _named(before.shown)
         written = _named(canonical.load(canonical.encode(dict((arguments if changes is None else changes) or {})).text))
         added = [name for name, value in written.items() if name not in real and mentions_mask(value)]
-        if added and any(_hides(shown.get(name, MASK), value) for name, value in real.items()):
-            raise _unclear(added[0])
+        if any(_hides(shown.get(name, MASK), value) for name, value in real.items()):
+            if added:
+                raise _unclear(added[0])
+            _must_be_own(written, {name: canonical.display(value) for name, value in shown.items()})
         new = {name: _meant(name, value, real, shown) for name, value in written.items()}
         merged = new if changes is None else {**real, **new}
         # An unchanged value stays identical to the byte, even if its type would normalise it.
