@@ -237,6 +237,14 @@ def test_by_hand_nothing_starts_that_nobody_waits_for_any_more(
 
         monkeypatch.setattr(store, "start", leaves)
         if how == "before":
+def test_a_result_that_is_too_large_to_keep_is_not_called_one_without_a_form() -> None:
+    call = held(key="large", run="by hand")
+    approve(call)
+    call.once(lambda _: 2_000_000 * "x")
+    with pytest.raises(errors.ValueNotKeptError, match="was not kept: over 1 MB or no canonical form: str"):
+        held(key="large", run="by hand").once(dict)
+
+
             run.close()
         with pytest.raises(sayso.ConfirmationCancelled, match="its run was left"):
             call.start()

@@ -93,7 +93,7 @@ def result_to_keep(value: object) -> tuple[str | None, str | None]:
     try:
         return canonical.encode({"result": value}).text, None
     except Exception as error:  # noqa: BLE001  a result may be any object; the call ran, and is recorded without it
-        return None, f"a {type(value).__name__[:200]} has no canonical form ({type(error).__name__[:200]})"
+        return None, f"over 1 MB or no canonical form: {type(value).__name__[:200]} ({type(error).__name__[:200]})"
 
 
 def _evolve(before: _Value, **changes: Any) -> _Value:
