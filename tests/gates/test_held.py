@@ -114,6 +114,22 @@ def test_an_edit_that_the_schema_refuses_decides_nothing() -> None:
     assert call.state == "pending"
 
 
+def test_a_misspelt_change_does_not_approve_the_call_as_it_was() -> None:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "size": {"type": "integer"}}}
+    call = held(schema=schema, arguments={**FILE, "mode": "w"})
+    with pytest.raises(errors.InvalidChangesError, match=r"siz: there is no such argument \(there are path, size\)"):
+        approve(call, changes={"siz": 1})
+    approve(call, changes={"size": 1, "mode": "a"})
+    assert call.wait().arguments == {**FILE, "size": 1, "mode": "a"}
+
+
+def test_an_argument_that_the_schema_leaves_open_can_be_added() -> None:
+    for number, schema in enumerate(({"type": "object"}, {"type": "object", "additionalProperties": True})):
+        call = held(schema=schema, key=f"open {number}")
+        approve(call, **({"changes": {"mode": "a"}} if number else {"arguments": {**FILE, "mode": "a"}}))
+        assert call.wait().arguments == {**FILE, "mode": "a"}
+
+
 @pytest.mark.parametrize("wrong", [{}, {"path": 1}, {"path": "x", "mode": "r"}, {"path": "x", "owner": "me"}], ids=str)
 def test_arguments_that_do_not_fit_the_schema_are_not_asked(store: Store, wrong: dict[str, Any]) -> None:
     with pytest.raises(errors.ArgumentError, match="fs/write_file"):
@@ -221,6 +237,14 @@ def test_without_a_key_a_call_that_failed_or_is_not_known_to_have_given_anything
         call.once(dict)
 
 
+def test_a_result_that_is_too_large_to_keep_is_not_called_one_without_a_form() -> None:
+    call = held(key="large", run="by hand")
+    approve(call)
+    call.once(lambda _: 2_000_000 * "x")
+    with pytest.raises(errors.ValueNotKeptError, match="was not kept: over 1 MB or no canonical form: str"):
+        held(key="large", run="by hand").once(dict)
+
+
 @pytest.mark.parametrize("how", ["before", "meanwhile"])
 def test_by_hand_nothing_starts_that_nobody_waits_for_any_more(
     store: Store, monkeypatch: pytest.MonkeyPatch, how: str
@@ -237,14 +261,6 @@ def test_by_hand_nothing_starts_that_nobody_waits_for_any_more(
 
         monkeypatch.setattr(store, "start", leaves)
         if how == "before":
-def test_a_result_that_is_too_large_to_keep_is_not_called_one_without_a_form() -> None:
-    call = held(key="large", run="by hand")
-    approve(call)
-    call.once(lambda _: 2_000_000 * "x")
-    with pytest.raises(errors.ValueNotKeptError, match="was not kept: over 1 MB or no canonical form: str"):
-        held(key="large", run="by hand").once(dict)
-
-
             run.close()
         with pytest.raises(sayso.ConfirmationCancelled, match="its run was left"):
             call.start()

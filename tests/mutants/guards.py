@@ -356,6 +356,11 @@ MUTANTS = [
         "gates/test_weaknesses_of_peers.py::test_edit_is_validated_before_it_counts",
     ),
     Mutant(
+        "a misspelt change is no approval of the call as it was", "model/edit.py",
+        "schema.must_know(name for name in written if name not in real)", "pass",
+        "gates/test_held.py::test_a_misspelt_change_does_not_approve_the_call_as_it_was",
+    ),
+    Mutant(
         "a mask left as shown is no edit", "model/edit.py",
         "return real[name]", "return value",
         "gates/test_guards.py::test_a_masked_value_that_is_left_as_shown_stays_what_it_is",

@@ -312,6 +312,8 @@ def edited_call(
             if added:
                 raise _unclear(added[0])
             _must_be_own(written, {name: canonical.display(value) for name, value in shown.items()})
+        if changes is not None:
+            schema.must_know(name for name in written if name not in real)
         new = {name: _meant(name, value, real, shown) for name, value in written.items()}
         merged = new if changes is None else {**real, **new}
         # An unchanged value stays identical to the byte, even if its type would normalise it.

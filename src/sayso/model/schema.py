@@ -15,7 +15,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -318,6 +318,17 @@ class Schema:
                 return reading
             first = first or problems
         raise SchemaError([self._line(problem) for problem in first])
+
+    def must_know(self, names: Iterable[str]) -> None:
+        """Check the names of single changes: a misspelt one would leave the value that it was meant for unchanged.
+
+        A schema that says nothing about more arguments allows them, but only as part of all arguments of a call.
+
+        Raises:
+            SchemaError: The schema neither has one of the names nor says that there may be others.
+        """
+        if not self.tree.keys() & {"additionalProperties", "patternProperties"}:
+            self._raise([((name,), UNKNOWN) for name in names if name not in self.properties])
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values by argument name, resolving aliases."""

@@ -214,7 +214,8 @@ class Review:
         Args:
             request_id: Id, or a unique prefix of it.
             by: Who approves.
-            changes: New values for some arguments, merged over those of the current call.
+            changes: New values for some arguments, merged over those of the current call. A name that neither the call
+                nor its schema has is refused, unless the schema says that there may be others.
             arguments: All arguments, replacing the current ones; `{}` leaves only defaults. A shown mask
                 stands for its real value.
             comment: Sent to the program and recorded.
