@@ -101,6 +101,7 @@ class Screen:
             try:
                 typed = read_line(self._is_over)
             except (EOFError, OSError, ValueError) as error:
+                self.print_rows()  # what follows begins a new row: Ctrl-D leaves the cursor behind the prompt
                 raise TerminalClosed from error
             if typed is None:
                 self.discard_input()

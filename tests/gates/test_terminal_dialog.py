@@ -217,6 +217,7 @@ def test_to_detach_from_a_run_without_a_name_withdraws_and_says_so(keys: str) ->
         assert "was withdrawn: its run has no name, so no program could fetch the decision later" in person.screen
         assert "still waits" not in person.screen
         assert "Traceback" not in person.screen
+        assert "> sayso" not in person.screen
     assert the_request().state is State.CANCELLED
 
 
