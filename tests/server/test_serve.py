@@ -96,7 +96,9 @@ def test_a_port_that_is_taken_is_told_so(
 ) -> None:
     port = serving[1].rpartition(":")[2]
     assert main(["--store", file_store.url, "serve", "--port", port]) == 1
-    assert f"cannot listen on 127.0.0.1, port {port}" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"error: cannot listen on 127.0.0.1, port {port}: Address already in use; use another --port\n"
+    )
 
 
 def decide_in(client: httpx2.Client, base: str, request_id: str) -> None:

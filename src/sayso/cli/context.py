@@ -461,7 +461,7 @@ def _is_decision_command(context: click.Context | None) -> bool:
     command: click.Command | None = context.command
     if isinstance(command, click.Group):
         command = command.get_command(context, context.invoked_subcommand or "")
-    return command is not None and any(param.name == "as_roles" for param in command.params)
+    return command is not None and command.name != "serve" and any(one.name == "as_roles" for one in command.params)
 
 
 def _similar_id(cli: CliContext, request_id: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import html
 import ipaddress
+import os
 import socket
 import tempfile
 import threading
@@ -472,7 +473,8 @@ def listen(place: Place) -> socket.socket:
         listener = socket.create_server((place.address, place.port), family=family, backlog=512)
     except OSError as error:
         raise errors.ConfigError(
-            f"cannot listen on {place.address}, port {place.port}: {error.strerror}; use another --port"
+            # Not `error.strerror`, to which `create_server` adds the address.
+            f"cannot listen on {place.address}, port {place.port}: {os.strerror(error.errno or 0)}; use another --port"
         ) from error
     # Accepted connections inherit it; without it, the second part of each response waits 40 ms for a delayed ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
