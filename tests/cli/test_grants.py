@@ -10,6 +10,7 @@ import pytest
 
 from sayso import errors
 from sayso.cli import main
+from sayso.model.lifecycle import Outcome
 from sayso.model.request import State
 from sayso.model.reviewer import name_of
 from sayso.stores.base import Store
@@ -110,6 +111,31 @@ def test_alike_needs_one_id_a_count_and_an_end(store: Store, run: Run) -> None:
     assert run("approve", request.id, "--alike", "--count", "1", "--for", "1h", "--without", "nothing")[0] == 1
     assert store.get(request.id).state is State.PENDING
     assert run("grants", "revoke", "gr_none")[0] == 1
+
+
+def test_who_approves_or_lists_during_a_stop_is_told(store: Store, run: Run) -> None:
+    requests = [store.ask(sample_call(None, {"amount": amount, "to": "alice"})) for amount in (1, 2)]
+    assert "stopped" not in run("ls")[1]
+    run("stop", "--reason", "fire")
+    assert run("approve", requests[0].id)[1].splitlines()[1:] == [
+        "all calls are stopped by ada: fire; it can start after `sayso go`"
+    ]
+    assert run("ls")[1].splitlines()[-1] == "all calls are stopped by ada: fire; `sayso go` lets them start again"
+    run("go")
+    assert run("approve", requests[1].id)[1].splitlines()[1:] == ["waiting for the program to run it"]
+
+
+def test_who_approves_an_effect_that_another_call_has_is_told(store: Store, run: Run) -> None:
+    first, second = (store.ask(sample_call(None, {"amount": n, "to": "alice"}, effect="pay:1")) for n in (1, 2))
+    run("approve", first.id)
+    store.start(first.id, "t")
+    warning, hint = run("approve", second.id)[1].splitlines()[1:]
+    assert warning.startswith(f"warning: the same effect: {first.id[:11]} approved by ada")
+    assert hint == "it does not start until that has ended without its effect"
+    store.finish(first.id, "t", Outcome("failed"))
+    third = store.ask(sample_call(None, {"amount": 3, "to": "alice"}, effect="pay:1"))
+    run("cancel", second.id)
+    assert run("approve", third.id)[1].splitlines()[1:] == ["waiting for the program to run it"]
 
 
 def test_a_stop_blocks_starts_until_go(store: Store, run: Run) -> None:

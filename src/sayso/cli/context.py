@@ -33,10 +33,11 @@ from sayso.model.duration import text as span
 from sayso.model.ids import is_random
 from sayso.model.rendering import quote_if_needed
 from sayso.model.request import Request, State
-from sayso.model.reviewer import Reviewer
+from sayso.model.reviewer import Reviewer, name_of
 from sayso.model.text import escape
 from sayso.reviews import Review
 from sayso.stores.base import Filter, Store
+from sayso.stores.grants import Stop
 from sayso.stores.records import records_in
 from sayso.stores.transaction import CHANNEL
 from sayso.terminal import PROGRAM_GONE
@@ -219,6 +220,12 @@ def table(
     if cursor is not None:
         rows.append(f"{len(requests):,} shown; continue with --cursor {cursor}")
     return rows
+
+
+def stop_row(stop: Stop) -> str:
+    """Return who stopped all calls, and why."""
+    why = "" if stop.reason is None else f": {escape(stop.reason)}"
+    return f"all calls are stopped by {name_of(stop.by)}{why}"
 
 
 def _cells(request: Request, now: datetime, *, has_states: bool, is_gone: bool) -> tuple[str, str, str, str]:

@@ -20,13 +20,13 @@ import click
 
 from sayso import clock, errors
 from sayso.cli import context
-from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option
+from sayso.cli.context import WRONG, CliContext, as_span, confirm, decision, echo, echo_err, message_option, stop_row
 from sayso.cli.policy import grant_rows
 from sayso.gates.dialog import person_is_at_terminal
 from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
 from sayso.model.lifecycle import is_due
-from sayso.model.request import Call, Request, State, changed
+from sayso.model.request import LIVE, Call, Request, State, changed
 from sayso.model.reviewer import name_of
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape, hidden_in
@@ -318,7 +318,19 @@ def _approved_rows(cli: CliContext, before: Mapping[str, Call], request: Request
         rows = [head, *(f"  {change}" for change in changes)]
     else:
         rows = [f"{head}   {(changes or [full_text.headline(request)])[0]}"]
-    return [*rows, *(gone or ["waiting for the program to run it"])]
+    return [*rows, *(gone or _what_happens_next(cli, request))]
+
+
+def _what_happens_next(cli: CliContext, request: Request) -> list[str]:
+    """Return rows that say whether an approved call can start now, and if not, why."""
+    if (stop := cli.review.stopped()) is not None:
+        return [f"{stop_row(stop)}; it can start after `sayso go`"]
+    may_repeat = request.decision is not None and request.decision.again
+    others = [] if may_repeat else [one for one in cli.review.same_effect(request) if one.state in LIVE | {State.DONE}]
+    if others:
+        cautions = full_text.effect_cautions(others, clock.now())
+        return [*(f"warning: {one}" for one in cautions), "it does not start until that has ended without its effect"]
+    return ["waiting for the program to run it"]
 
 
 # -- arguments in $EDITOR ------------------------------------------------------------------------------------------

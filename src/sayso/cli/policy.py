@@ -18,7 +18,7 @@ import click
 
 from sayso import clock, config, errors
 from sayso.cli import context
-from sayso.cli.context import WRONG, CliContext, as_date, decision, json_option, message_option, plural
+from sayso.cli.context import WRONG, CliContext, as_date, decision, json_option, message_option, plural, stop_row
 from sayso.model import canonical
 from sayso.model.grant import Budget, BudgetUse, Grant
 from sayso.model.reviewer import PROGRAM, Identity, name_of
@@ -346,10 +346,9 @@ def _agree(cli: CliContext, grant_id: str) -> int:
 def stop(cli: CliContext, reason: str | None) -> int:
     """Block all calls from starting, even approved ones, until `sayso go`. Approvals stay; running calls continue."""
     found = cli.review.stop(reason=reason)
-    why = "" if found.reason is None else f": {escape(found.reason)}"
     return cli.answer(
         {"stopped": True, "by": found.by.qualified, "at": moment(found.at), "reason": found.reason},
-        [f"all calls are stopped by {name_of(found.by)}{why}", "run `sayso go` to let calls start again"],
+        [stop_row(found), "run `sayso go` to let calls start again"],
     )
 
 

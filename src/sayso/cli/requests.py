@@ -22,7 +22,7 @@ import click
 from sayso import audit, clock, config, errors
 from sayso.audit.export import entry_document
 from sayso.cli import context
-from sayso.cli.context import CliContext, NoStoreYetError, Number, echo, echo_err, json_option, print_json
+from sayso.cli.context import CliContext, NoStoreYetError, Number, echo, echo_err, json_option, print_json, stop_row
 from sayso.gates.stderr import command
 from sayso.model.edit import schema_of
 from sayso.model.request import LIVE, Request, State, changed
@@ -107,7 +107,9 @@ def ls(
             pending, unknown = (review.count(state=state, **filters) for state in (State.PENDING, State.UNKNOWN))
             totals = {"pending": pending, "unknown": unknown, "oldest": oldest[0] if oldest else None}
         gone = {request.id for request in found if review.program_is_gone(request)}
-        echo(*context.table(found, cursor=after, gone=gone, **totals))
+        stop = review.stopped()
+        stopped = [] if stop is None else [f"{stop_row(stop)}; `sayso go` lets them start again"]
+        echo(*context.table(found, cursor=after, gone=gone, **totals), *stopped)
     return 0
 
 
