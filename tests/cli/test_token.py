@@ -77,7 +77,8 @@ def test_the_list_says_which_are_good_for_how_long(capsys: pytest.CaptureFixture
     [
         (["new", "--kind", "root", "--name", "a"], 2, "is not one of"), (["new", "--kind", "ask"], 2, "--name"),
         (["new", "--kind", "ask", "--name", " a"], 2, "no token was made"),
-        (["new", "--kind", "ask", "--name", "a", "--role", "b\u200b"], 2, "no token was made"),
+        (["new", "--kind", "review", "--name", "a", "--role", "b\u200b"], 2, "no token was made"),
+        (["new", "--kind", "ask", "--name", "a", "--role", "b"], 2, "has no roles: it never decides; no token"),
         (["new", "--kind", "ask", "--name", "a", "--issuer", "https://x"], 2, "no token was made"),
         (["new", "--kind", "ask", "--name", "a", "--issuer", "corp"], 2, "has no issuer"),
         (["new", "--kind", "ask", "--name", "a", "--expires", "never"], 2, "--expires"),

@@ -103,11 +103,13 @@ class Tokens:
             channel: Channel through which it is made, for the journal.
 
         Raises:
-            ValueError: The name, a role or the issuer is invalid. Or the kind is `ask`, and an issuer is given or the
-                name differs from another program's only in case or the like.
+            ValueError: The name, a role or the issuer is invalid. Or the kind is `ask`, and roles or an issuer are
+                given, or the name differs from another program's only in case or the like.
         """
         if kind == "ask" and issuer != LOCAL:  # each asks as `token:NAME`, so two issuers' programs would be one
             raise ValueError("a token of the kind 'ask' has no issuer: programs are distinguished only by name")
+        if kind == "ask" and roles:
+            raise ValueError("a token of the kind 'ask' has no roles: it never decides")
         person, now, secret = Reviewer(name, roles=roles, issuer=issuer), clock.now(), new_token() + new_token()
         for one in self.all() if kind == "ask" else ():  # grants, budgets and own-request checks would mix them
             if one.kind == "ask" and one.person.subject != name and one.person.is_same(person.identity):
