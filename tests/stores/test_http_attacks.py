@@ -465,9 +465,9 @@ def test_a_view_in_which_a_redactor_failed_is_refused(stage: Stage) -> None:
 
 def test_a_call_that_would_hold_up_every_list_is_refused(stage: Stage) -> None:
     program = stage.program()
-    with pytest.raises(errors.AskRefusedError, match="`form` is larger than 65,536 bytes"):
+    with pytest.raises(errors.AskRefusedError, match="arguments: more than 65,536 bytes"):
         send(program, asked_message(sample_call("run_1", {"to": "é" * 33_000})))
-    with pytest.raises(errors.AskRefusedError, match="`request` is larger than 65,536 bytes"):
+    with pytest.raises(errors.AskRefusedError, match="other texts: more than 65,536 bytes"):
         send(program, asked_message(sample_call("run_1", description="x" * 66_000)))
     with pytest.raises(errors.AskRefusedError, match="more than 2,000 values"):
         send(program, asked_message(sample_call("run_1", {"rows": list(range(2_000))})))

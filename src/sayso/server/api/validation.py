@@ -150,10 +150,10 @@ def validate_request(asked: AskedRequest, *, me: Identity, owner: Identity, now:
     """
     subject, further = asked.subject, {**vars(asked)}
     del further["subject"]
-    form = (subject.text if isinstance(subject, Question) else subject.form).encode(errors="replace")
-    for name, text in (("form", form), ("request", encoded(further, is_ascii=False))):
+    what, form = ("question", subject.text) if isinstance(subject, Question) else ("arguments", subject.form)
+    for name, text in ((what, form.encode(errors="replace")), ("other texts", encoded(further, is_ascii=False))):
         if len(text) > _MAX_BYTES:  # it would slow down lists
-            _refuse(f"`{name}` is larger than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
+            _refuse(f"{name}: more than {_MAX_BYTES:,} bytes; pass a reference instead of the content")
     try:
         request = _request(asked, me, owner, now)
         if request.kind == "call":
