@@ -229,6 +229,27 @@ def test_a_server_that_is_away_for_thirty_seconds_fails_no_call(
     assert 30 <= hours.now < 33
 
 
+def test_a_program_says_once_in_each_absence_that_it_waits_for_the_server(
+    there: Store, hours: Hours, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as line:
+        port = line.enter_context(reserved_port())
+        with serving(port) as first:
+            here = HttpStore(first.of(there), new_token(there))
+            here.ask(sample_call())
+        for _ in range(2):
+            with pytest.raises(errors.StoreUnavailableError):
+                here.ask(sample_call())
+        with serving(port, there):
+            here.ask(sample_call())
+        with pytest.raises(errors.StoreUnavailableError):
+            here.ask(sample_call())
+        here.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "sayso"]
+    assert len(said) == 2
+    assert all("cannot be reached" in one and "; retrying for 5" in one for one in said)
+
+
 def test_a_wait_outlasts_the_patience_for_a_server_that_is_away(there: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     looks = threading.Semaphore(0)

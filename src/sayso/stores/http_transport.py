@@ -9,6 +9,7 @@ only to the server that issued it.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import ssl
 import threading
@@ -28,6 +29,8 @@ from sayso import errors
 from sayso.model.ids import new_token
 from sayso.model.text import escape
 from sayso.stores.http_messages import Message
+
+_log = logging.getLogger("sayso")
 
 _M = TypeVar("_M", bound=Message)
 
@@ -187,6 +190,7 @@ class Transport:
         self._lock = threading.Lock()
         self._room = threading.BoundedSemaphore(_AT_ONCE)
         self._tls: ssl.SSLContext | None = None
+        self._is_away = False  # whether it was logged that the server cannot be reached; not again until it answers
 
     def after_fork(self) -> None:
         """Drop the parent's connections: two processes on one connection would read each other's answers."""
@@ -235,6 +239,7 @@ class Transport:
             left = max(_PAUSE, began + patience - time.monotonic())
             try:
                 answer = self._exchanged(path, body, began + slowed, left if is_brief else _TIMEOUT)
+                self._is_away = False
                 if answer.status < 300:
                     return answer.content
                 wait = max(wait, jittered(answer.retry_after, never_less=True))
@@ -251,6 +256,10 @@ class Transport:
                         f"the sayso server {self._url} cannot be reached ({error or type(error).__name__}); no call"
                         " starts without its answer. Try again when it can be reached"
                     ) from error
+                if pause == _LONGEST_PAUSE and not self._is_away:  # for about two seconds
+                    self._is_away = True
+                    why = error or type(error).__name__
+                    _log.warning("sayso server %s cannot be reached (%s); retrying for %.0f s", self._url, why, left)
                 lost = AnswerLostError(str(error))
                 if isinstance(error, _StaleError):
                     self.close()  # the server has restarted: the other idle connections are broken too; try a new one
