@@ -17,7 +17,7 @@ _MICROSECONDS = {"d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 
 _FORM = re.compile(
     " *".join(rf"(?:(?P<{unit}>[0-9]{{1,20}}(?:\.[0-9]{{1,20}})?) ?{unit}(?![a-z]))?" for unit in _MICROSECONDS)
 )
-_FORMS = "write a timedelta or a string like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
+_FORMS = "write it like '90s', '15m', '24h', '7d', '1h30m', '1.5h' or '500ms'"
 
 
 def option(name: str, value: timedelta | str) -> timedelta:
