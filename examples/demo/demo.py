@@ -31,10 +31,10 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 import sayso
-from sayso import audit, config, gates, terminal
+from sayso import audit, config, terminal
 from sayso.cli.context import echo, echo_err
 from sayso.errors import ConfigError
-from sayso.gates import stderr
+from sayso.gates import dialog, stderr
 from sayso.model.request import Request, State
 from sayso.runs import agent
 from sayso.stores.base import Store
@@ -445,7 +445,7 @@ def demo(parent: Path | None, with_crash: bool, model: str | None) -> int:
         is_place = isinstance(error, OSError)
         echo_err(f"error: {escape(f'{where} ({error.strerror}); name another with --dir' if is_place else str(error))}")
         return 1
-    stage = Stage(folder, with_person=gates.person_is_at_terminal(), model=model)
+    stage = Stage(folder, with_person=dialog.person_is_at_terminal(), model=model)
     # What is ignored stays so: under nohup a hang-up ends nothing.
     endings = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, stop) for one in endings}

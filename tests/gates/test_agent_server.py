@@ -18,8 +18,8 @@ from queue import SimpleQueue
 import pytest
 
 import sayso
-from sayso import errors, gates
-from sayso.gates import stderr, wait
+from sayso import errors
+from sayso.gates import dialog, stderr, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 
@@ -91,7 +91,7 @@ class Server:
 @pytest.fixture
 def server(file_store: Store, monkeypatch: pytest.MonkeyPatch) -> Server:
     server = Server()
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(stderr, "announce", server.announce)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)

@@ -18,8 +18,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
 import sayso
-from sayso import errors, gates
-from sayso.gates import stderr
+from sayso import errors
+from sayso.gates import dialog, stderr
 from sayso.model.request import State
 from sayso.stores.base import Filter, Store
 from tests.conftest import Clock
@@ -237,7 +237,7 @@ def answering(answer: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None
     def announce(store: Store, request: Any) -> None:
         threading.Thread(target=lambda: sayso.Review(store).answer(request.id, answer, by="ada")).start()
 
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(stderr, "announce", announce)
 
 
@@ -252,7 +252,7 @@ def test_async_twin_asks_the_same_way(store: Store, monkeypatch: pytest.MonkeyPa
 
 
 def test_question_still_waits_after_the_timeout(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     pause = held(sayso.ask, "Go on?", type=bool, timeout="1ms")
     assert store.get(pause.confirmation_id).state is State.PENDING
 
@@ -270,7 +270,7 @@ def test_question_that_expires_while_somebody_waits(
         if len(asked) == 1:
             clock.tick(hours=1)
 
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(stderr, "announce", announce)
     with pytest.raises(outcome) as caught:
         sayso.ask("Go on?", type=bool, expires="1h", timeout="100ms", on_expiry=on_expiry)

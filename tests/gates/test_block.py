@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import config, errors, gates
+from sayso import config, errors
 from sayso.effects import drive
-from sayso.gates import scope, stderr, wait
+from sayso.gates import dialog, scope, stderr, wait
 from sayso.gates.caller import Block
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
@@ -45,7 +45,7 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> SimpleQueue[Request]:
         announce(store, request)
         begun.put(request)
 
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(stderr, "announce", announce_and_tell)
     # Only a wake-up ends a wait in these tests, not the look that is taken now and then.
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
@@ -502,8 +502,8 @@ def test_tasks_at_a_terminal_take_one_thread_and_hear_what_is_decided_elsewhere_
         is_talking.release()
         return store.get(request.id)
 
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: True)
-    monkeypatch.setattr(gates, "_load", lambda: converse)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: True)
+    monkeypatch.setattr(dialog, "_load", lambda: converse)
     monkeypatch.setattr(Store, "look_again", 3600.0)
     paid: list[int] = []
     pay = apayer(paid)

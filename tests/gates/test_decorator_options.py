@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import sayso
-from sayso import channels, errors, gates
+from sayso import channels, errors
 from sayso.channels.registry import notification_for
-from sayso.gates import stderr, wait
+from sayso.gates import dialog, stderr, wait
 from sayso.gates.gate import ConfirmOptions, GateOptions
 from sayso.model.request import Request, State
 from sayso.runs.definition import options_of
@@ -245,7 +245,7 @@ def on_expiry(made: Gated, option: str) -> None:
         made.clock.tick(hours=25)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gates, "person_is_at_terminal", lambda: False)
+        patch.setattr(dialog, "person_is_at_terminal", lambda: False)
         patch.setattr(stderr, "announce", expire_the_first)
         patch.setattr(wait, "_LOOK_AGAIN", 3600.0)
         patch.setattr(Store, "look_again", 3600.0)
@@ -403,7 +403,7 @@ def test_the_bare_form_and_the_empty_one_hold_as_well() -> None:
     for make in (sayso.tool, sayso.tool()):
         assert make(pay).call(5) == "paid 5 to alice"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gates, "person_is_at_terminal", lambda: False)
+        patch.setattr(dialog, "person_is_at_terminal", lambda: False)
         patch.setattr(stderr, "announce", lambda _, request: sayso.Review().reject(request.id, by="ada"))
         for number, declare in enumerate((sayso.gate, sayso.gate())):
             with pytest.raises(sayso.ConfirmationRejected):

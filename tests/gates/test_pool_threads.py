@@ -17,9 +17,9 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors, gates
+from sayso import errors
 from sayso.confirmation import get_confirmation_context, respond_to_confirmation
-from sayso.gates import interruptions
+from sayso.gates import dialog, interruptions
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from tests.support.acting import Disk, concurrently, held, payer, waiting_in
@@ -29,7 +29,7 @@ PATIENCE = 30
 
 @pytest.fixture(autouse=True)
 def nobody_is_at_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ import anyio.to_thread
 import pytest
 
 import sayso
-from sayso import errors, gates
+from sayso import errors
 from sayso.config import requester
 from sayso.confirmation import get_confirmation_context
-from sayso.gates import wait
+from sayso.gates import dialog, wait
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.testing import sample_call
@@ -35,7 +35,7 @@ Remove = Callable[[str], str]
 @pytest.fixture(autouse=True)
 def only_events_wake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the terminal, and no look that is taken now and then ends a wait."""
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     monkeypatch.setattr(wait, "_LOOK_AGAIN", 3600.0)
     monkeypatch.setattr(Store, "look_again", 3600.0)
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 
 import sayso
-from sayso import errors, gates
+from sayso import errors
+from sayso.gates import dialog
 from sayso.model.request import State
 from sayso.stores.base import Filter
 from tests.promises.world import World
@@ -21,7 +22,7 @@ PATIENCE = 30
 def test_16_a_decision_reaches_only_the_call_that_asked_for_it_and_still_waits(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: False)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: False)
     review = sayso.Review(reviewer="ada")
     ran: list[str] = []
     looks: list[str] = []

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import sayso
-from sayso import Tool, config, errors, gates, terminal
+from sayso import Tool, config, errors, terminal
 from sayso.cli.serve import listen, place_of
+from sayso.gates import dialog
 from sayso.model.lifecycle import Outcome
 from sayso.model.request import Request, State
 from sayso.model.run import RunState
@@ -620,7 +621,7 @@ def test_a_gate_names_the_servers_page_and_asks_nothing_that_the_token_cannot_do
     def unwanted(*_: object) -> Request:
         raise AssertionError("a person was asked at the program's terminal")
 
-    monkeypatch.setattr(gates, "person_is_at_terminal", lambda: True)
+    monkeypatch.setattr(dialog, "person_is_at_terminal", lambda: True)
     monkeypatch.setattr(terminal, "converse", unwanted)
     for call in (lambda: refund(1), lambda: asyncio.run(arefund(2))):
         deciding = decided_soon(there, "approve")
