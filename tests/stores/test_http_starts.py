@@ -267,6 +267,21 @@ def test_more_retries_than_a_server_gives_are_refused(stage: Stage) -> None:
     assert program.ask(sample_call(retries=5)).retries == 5
 
 
+def test_an_idempotent_call_of_which_people_find_that_it_did_not_happen_starts_once_more_each_time(
+    stage: Stage,
+) -> None:
+    program, person = stage.program(), stage.person()
+    request = program.ask(sample_call(idempotent=True))
+    person.approve(request.id)
+    for start in range(1, 9):
+        program.start(request.id, str(start))
+        program.finish(request.id, str(start), Outcome("unknown"))
+        person.resolve(request.id, happened=False, start=start)
+    program.start(request.id, "last")
+    program.finish(request.id, "last", Outcome("unknown"))
+    refusal(errors.AlreadyStartedError, lambda: program.start(request.id, "one more"))
+
+
 def test_an_idempotent_call_has_its_share_of_starts(stage: Stage) -> None:
     program = stage.program()
     request = program.ask(sample_call(idempotent=True))

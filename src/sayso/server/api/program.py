@@ -288,7 +288,8 @@ def must_have_starts(own: Ownership, request: Request) -> None:
     execution = request.execution
     if execution is None:
         return
-    is_spent = execution.attempt > MOST_RETRIES
+    # A person who found that a start did not happen allows one more.
+    is_spent = execution.attempt > MOST_RETRIES and not _is_answered(own, request, execution.started_at)
     if execution.stopped and execution.error is None:  # with an error, a later start failed
         wanted = Filter(run_id=request.run_id)
         asked = own.page(wanted, None, _MAX_LOOKED_AT, newest=True).requests  # of this run, newest first
