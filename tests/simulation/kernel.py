@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-_MOST_STEPS = 3_000
+_MOST_STEPS = 10_000
 _MOST_FAULTS = 4
 _OUTERMOST = "4026531836"  # the process namespace in which a reboot is known to end everything
 LEASE_SECONDS = 30
