@@ -229,8 +229,13 @@ MUTANTS = [
     ),
     Mutant(
         "a pool's thread is not in the run of its caller's parent", "gates/scope.py",
-        "if is_here and job is None:", "if is_here:",
+        "if is_here and (job is None or scope is _handed.get()):", "if is_here:",
         "gates/test_pool_threads.py::test_a_pools_thread_does_not_stand_in_the_run_of_its_callers_parent",
+    ),
+    Mutant(
+        "a module's thread is in the run of its task", "gates/scope.py",
+        "job is None or scope is _handed.get()", "job is None",
+        "runs/test_module.py::test_module_without_one_runs_again_and_finds_the_decision",
     ),
     Mutant(
         "a call that blocks without a named run finds no earlier decision", "gates/scope.py",

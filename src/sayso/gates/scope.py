@@ -22,7 +22,7 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from functools import partial, wraps
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 from weakref import ref
 
 from sayso.effects import Attempt, in_forked_child, left_to_run
@@ -36,6 +36,8 @@ from sayso.model.run import RunUpdate
 from sayso.stores.program import ProgramStore
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
@@ -301,6 +303,8 @@ def _after_fork() -> None:
 
 
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
+_handed: ContextVar[Scope | None] = ContextVar("sayso_handed", default=None)
+"""The scope that a task gave to the thread which it awaits; see `in_this_run`."""
 
 
 def current_task() -> Any:
@@ -325,7 +329,7 @@ def current() -> Scope:
     is_here = owner is not None and _covers(owner, task)
     is_own_thread = owner is not None and owner.thread == threading.get_ident()
     job = None if task is not None or (is_here and is_own_thread) else interruptions.job()
-    if is_here and job is None:
+    if is_here and (job is None or scope is _handed.get()):
         return cast("Scope", scope)
     # A scope of another process, or of an earlier job of a pool's thread, is no parent. One that a pool's thread got
     # with its caller's context is no more than that: it may be the one of the caller's parent, and so others' as well.
@@ -335,6 +339,17 @@ def current() -> Scope:
     if job is None or not job.is_over:
         _scope.set(fresh)
     return fresh
+
+
+def in_this_run(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Return a function that is in this task's run also in a thread with its context that the task awaits."""
+    here = current()
+
+    def run_here(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        _handed.set(here)  # the thread has a context of its own
+        return function(*args, **kwargs)
+
+    return run_here
 
 
 def acts_for() -> tuple[Identity, ...]:

@@ -410,7 +410,7 @@ class Module:
         """Run without blocking the event loop; see `forward`. A sync module runs in a thread."""
         self._must_have("forward", "aforward")
         given = _given(resume_state, user_response)
-        return await asyncio.to_thread(self.forward, *args, **given, **inputs)
+        return await asyncio.to_thread(scope.in_this_run(self.forward), *args, **given, **inputs)
 
     async def astream(self, *args: Any, **inputs: Any) -> AsyncGenerator[DeltaEvent | Prediction]:
         """Yield the models' streamed text, including that of nested modules, and finally the prediction.
@@ -450,7 +450,7 @@ class Module:
     async def aresume(self, user_response: Response, saved: Any) -> Prediction:
         """Continue after a pause without blocking the event loop; see `resume`."""
         self._must_have("resume", "aresume")
-        return await asyncio.to_thread(self.resume, user_response, saved)
+        return await asyncio.to_thread(scope.in_this_run(self.resume), user_response, saved)
 
     def suspend(self, exception: ConfirmationRequired) -> Any:
         """Return the state from which `resume` continues after a pause."""
@@ -531,7 +531,7 @@ def _aresumable(own: Callable[..., Any]) -> Callable[..., Any]:
             if saved is not None:
                 if _overrides(self, "resume", "aresume"):
                     return await self.aresume(response, saved)
-                await offload(lambda: respond(saved, response))
+                await offload(scope.in_this_run(lambda: respond(saved, response)))
             return await own(self, *args, **inputs)
 
     return aforward
