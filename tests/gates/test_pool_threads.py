@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from multiprocessing.pool import ThreadPool
 from socketserver import StreamRequestHandler, TCPServer
 from typing import Any
@@ -370,3 +371,17 @@ def test_a_pools_thread_that_was_handed_its_callers_run_stands_in_it(store: Stor
         return await anyio.to_thread.run_sync(pay, 5)
 
     assert asyncio.run(main()) == "paid 5 to alice"
+
+
+def test_a_context_that_has_served_a_job_is_in_the_run_that_it_was_in_before(store: Store) -> None:
+    pay = payer()
+
+    async def main() -> None:
+        asked, context, loop = [held(pay, 5)], copy_context(), asyncio.get_running_loop()
+        asked += [await loop.run_in_executor(None, lambda: context.run(held, pay, 5)) for _ in range(2)]
+        for variable in context:
+            variable.set(context[variable])  # as asgiref's sync_to_async does
+        asked.append(held(pay, 5))
+        assert len({pause.confirmation_id for pause in asked}) == 1
+
+    asyncio.run(main())

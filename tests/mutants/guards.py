@@ -238,6 +238,11 @@ MUTANTS = [
         "runs/test_module.py::test_module_without_one_runs_again_and_finds_the_decision",
     ),
     Mutant(
+        "a job of a pool that is over leaves its context in the run around it", "gates/scope.py",
+        "        scope = scope.parent  # of an earlier job", "        scope = None  # of an earlier job",
+        "gates/test_pool_threads.py::test_a_context_that_has_served_a_job_is_in_the_run_that_it_was_in_before",
+    ),
+    Mutant(
         "a call that blocks without a named run finds no earlier decision", "gates/scope.py",
         "return CallSite((new_run_id(),), self.open_calls, self.site.acts_for, has_name=False)", "return self.site",
         "gates/test_pool_threads.py::test_what_was_decided_before_counts_for_no_call_that_blocks_outside_of_a_named_run",

@@ -320,6 +320,8 @@ def current_task() -> Any:
 def current() -> Scope:
     """Return the scope of this call; creates one if the thread or task has none yet."""
     scope = _scope.get()
+    while scope is not None and scope.owner is not None and scope.owner.is_over:
+        scope = scope.parent  # of an earlier job of this context, which asgiref also gives back to its caller's task
     owner = None if scope is None else scope.owner
     if scope is not None and owner is None:
         if scope.suspended:
@@ -331,9 +333,9 @@ def current() -> Scope:
     job = None if task is not None or (is_here and is_own_thread) else interruptions.job()
     if is_here and (job is None or scope is _handed.get()):
         return cast("Scope", scope)
-    # A scope of another process, or of an earlier job of a pool's thread, is no parent. One that a pool's thread got
-    # with its caller's context is no more than that: it may be the one of the caller's parent, and so others' as well.
-    is_parent = task is not None and owner is not None and owner.process == os.getpid() and not owner.is_over
+    # A scope of another process is no parent. One that a pool's thread got with its caller's context is no more than
+    # that: it may be the one of the caller's parent, and so others' as well.
+    is_parent = task is not None and owner is not None and owner.process == os.getpid()
     is_parent = is_parent or is_here
     fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
     if job is None or not job.is_over:
