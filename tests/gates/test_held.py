@@ -33,6 +33,7 @@ SCHEMA = {
     "additionalProperties": False,
 }
 FILE = {"path": "/etc/motd", "size": 3}
+PATH, SIZED = {"path": "/etc/motd"}, {"properties": {"size": {"type": "integer"}}}
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +122,24 @@ def test_a_misspelt_change_does_not_approve_the_call_as_it_was() -> None:
         approve(call, changes={"siz": 1})
     approve(call, changes={"size": 1, "mode": "a"})
     assert call.wait().arguments == {**FILE, "size": 1, "mode": "a"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/file", "$defs": {"file": SIZED}},
+        {"oneOf": [{"required": ["mode"]}, {"allOf": [SIZED], "not": {"required": ["mode"]}}]},
+        {"properties": {"path": {}}, "unevaluatedProperties": True},
+    ],
+    ids=["a reference", "an alternative", "open"],
+)
+def test_a_change_may_name_what_any_part_of_the_schema_names(schema: dict[str, Any]) -> None:
+    call = held(schema={"type": "object", **schema}, arguments=PATH)
+    if "unevaluatedProperties" not in schema:
+        with pytest.raises(errors.InvalidChangesError, match="siz: there is no such argument"):
+            approve(call, changes={"siz": 1})
+    approve(call, changes={"size": 1})
+    assert call.wait().arguments == {**FILE, "size": 1}
 
 
 def test_an_argument_that_the_schema_leaves_open_can_be_added() -> None:

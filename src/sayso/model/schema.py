@@ -32,6 +32,7 @@ from sayso.model.schema_validation import (
     Node,
     Problem,
     SchemaError,
+    all_in_place,
     foreign,
     foreign_answer,
     mapped,
@@ -48,6 +49,7 @@ _BOUNDS = frozenset(
     {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"}
     | {"minItems", "maxItems", "minProperties", "maxProperties", "x-sayso-limits", "x-sayso-strict"}
 )
+_MORE_NAMES = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _QUICK: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 _STEP = re.compile(r"\[(\d+)\]|\.(\w+)")
 
@@ -327,8 +329,10 @@ class Schema:
         Raises:
             SchemaError: The schema neither has one of the names nor says that there may be others.
         """
-        if not self.tree.keys() & {"additionalProperties", "patternProperties"}:
-            self._raise([((name,), UNKNOWN) for name in names if name not in self.properties])
+        nodes = all_in_place(self.tree)
+        if not any(node.keys() & _MORE_NAMES for node in nodes):
+            known = {name for node in nodes for name in node.get("properties", ())}
+            self._raise([((name,), UNKNOWN) for name in names if name not in known])
 
     def by_name(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values by argument name, resolving aliases."""

@@ -190,6 +190,18 @@ def _in_place(tree: Node, node: Node) -> Iterator[Any]:
         yield from node.get(word, {}).values()
 
 
+def all_in_place(tree: Node) -> list[Node]:
+    """Return a schema and all its subschemas that apply to the same value."""
+    found = {repr(tree): tree}  # by its text, because a reference may be followed to a copy
+    queue = [tree]
+    for node in queue:  # it grows meanwhile
+        for part in (cast("Node", one) for one in _in_place(tree, node) if isinstance(one, dict)):
+            if repr(part) not in found:
+                found[repr(part)] = part
+                queue.append(part)
+    return [*found.values()]
+
+
 def _below(node: Node, value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the subschemas that apply to children of the value, with the children."""
     if isinstance(value, dict):
