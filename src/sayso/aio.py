@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 
 from sayso import reviews
 from sayso.effects import Attempt, UserCall, adrive, in_thread, offload, shielded
+from sayso.gates import scope
 from sayso.gates.ask import aask as ask
 from sayso.gates.gate import HoldOptions, holding
 from sayso.gates.held import HeldBase, as_error
@@ -150,7 +151,7 @@ class Held(HeldBase):
         """Run `function(arguments)` once; an async one is awaited, a sync one runs in a thread."""
 
         async def call_in_thread(arguments: dict[str, Any]) -> Any:
-            value = (await in_thread(UserCall(function, (arguments,), {}))).unwrap()
+            value = (await in_thread(UserCall(scope.in_this_run(function), (arguments,), {}))).unwrap()
             return await value if inspect.isawaitable(value) else value
 
         call = function if inspect.iscoroutinefunction(function) else call_in_thread

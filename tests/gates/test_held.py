@@ -20,10 +20,11 @@ from sayso.gates import scope
 from sayso.gates.execution import execute
 from sayso.gates.options import Gate
 from sayso.gates.wait import Waiter
+from sayso.integrations.functions import held_tool
 from sayso.model.request import Request, State
 from sayso.stores.base import Filter, Store
 from sayso.stores.memory import MemoryStore
-from tests.support.acting import approved, concurrently, forked, running, waiting_in
+from tests.support.acting import approved, concurrently, forked, payer, running, waiting_in
 
 SCHEMA = {
     "$schema": "http://json-schema.org/draft-07/schema#",
@@ -113,6 +114,27 @@ def test_an_edit_that_the_schema_refuses_decides_nothing() -> None:
             approve(call, changes=changes)
     assert call.refresh() is not None
     assert call.state == "pending"
+
+
+@pytest.mark.parametrize("way", ["a handle", "a tool"])
+def test_what_a_sync_call_asks_in_its_thread_is_found_by_the_tasks_next_one(way: str) -> None:
+    pay, asked = payer(), list[str]()
+    tool = held_tool(pay, when=False)
+
+    async def call() -> str:
+        if way == "a tool":
+            return await tool(amount=5)
+        return await (await sayso.aio.hold("x", {}, when=False)).once(lambda _: pay(5))
+
+    async def main() -> str:
+        try:
+            return await call()
+        except sayso.ConfirmationRequired as pause:
+            asked.append(pause.confirmation_id)
+        sayso.Review().approve(asked[0], by="ada")
+        return await call()
+
+    assert asyncio.run(main()) == "paid 5 to alice"
 
 
 def test_a_misspelt_change_does_not_approve_the_call_as_it_was() -> None:

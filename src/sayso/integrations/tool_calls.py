@@ -106,7 +106,7 @@ class ToolFunction:
         """Call the function; a sync one runs in a thread."""
         if self.is_async:
             return await self.call(approved)
-        return (await in_thread(UserCall(self.call, (approved,), {}))).unwrap()
+        return (await in_thread(UserCall(scope.in_this_run(self.call), (approved,), {}))).unwrap()
 
 
 def text_of(value: Any) -> str:
