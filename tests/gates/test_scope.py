@@ -619,3 +619,19 @@ def test_only_a_run_nobody_named_is_random() -> None:
         assert is_random(run_id)
     for name in ("run_nightly", "run_01h455vb4pex5vsknk084sn02q"):  # the second one is a TypeID
         assert not is_random(name)
+
+
+def test_a_context_in_which_one_task_follows_the_other_remembers_the_last_64(
+    adelete: Callable[..., Any], disk: Disk
+) -> None:
+    async def look() -> int:
+        return len(get_confirmation_context())
+
+    async def ask() -> str:
+        return (await aheld(adelete, "/a")).confirmation_id
+
+    with asyncio.Runner() as runner:
+        first = runner.run(ask())
+        assert runner.run(ask()) == first
+        assert [runner.run(look()) for _ in range(70)] == [1] * 63 + [0] * 7
+        assert runner.run(ask()) != first

@@ -238,6 +238,11 @@ MUTANTS = [
         "runs/test_module.py::test_module_without_one_runs_again_and_finds_the_decision",
     ),
     Mutant(
+        "a context remembers its last tasks only", "gates/scope.py",
+        "        oldest.parent = None", "        pass",
+        "gates/test_scope.py::test_a_context_in_which_one_task_follows_the_other_remembers_the_last_64",
+    ),
+    Mutant(
         "a job of a pool that is over leaves its context in the run around it", "gates/scope.py",
         "        scope = scope.parent  # of an earlier job", "        scope = None  # of an earlier job",
         "gates/test_pool_threads.py::test_a_context_that_has_served_a_job_is_in_the_run_that_it_was_in_before",

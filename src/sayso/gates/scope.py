@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator
 from contextvars import ContextVar, Token
 from functools import partial, wraps
+from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 from weakref import ref
@@ -303,6 +304,7 @@ def _after_fork() -> None:
 
 
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
+_MOST_IN_LINEAGE = 64
 _handed: ContextVar[Scope | None] = ContextVar("sayso_handed", default=None)
 """The scope that a task gave to the thread which it awaits; see `in_this_run`."""
 
@@ -338,6 +340,8 @@ def current() -> Scope:
     is_parent = task is not None and owner is not None and owner.process == os.getpid()
     is_parent = is_parent or is_here
     fresh = Scope(new_run_id(), parent=scope if is_parent else None, owner=_Owner(task, job))
+    for oldest in islice(fresh.lineage(), _MOST_IN_LINEAGE - 1, None):
+        oldest.parent = None  # a program may begin one task after the other in one context, for ever
     if job is None or not job.is_over:
         _scope.set(fresh)
     return fresh
