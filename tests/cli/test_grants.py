@@ -127,7 +127,7 @@ def test_who_approves_or_lists_during_a_stop_is_told(store: Store, run: Run) -> 
 
 def test_who_approves_an_effect_that_another_call_has_is_told(store: Store, run: Run) -> None:
     first, second = (store.ask(sample_call(None, {"amount": n, "to": "alice"}, effect="pay:1")) for n in (1, 2))
-    run("approve", first.id)
+    assert run("approve", first.id)[1].splitlines()[1:] == ["waiting for the program to run it"]  # it was asked first
     store.start(first.id, "t")
     warning, hint = run("approve", second.id)[1].splitlines()[1:]
     assert warning.startswith(f"warning: the same effect: {first.id[:11]} approved by ada")

@@ -75,7 +75,7 @@ _MUST_BE_ALLOWED = lifecycle.must_be_allowed
         (lifecycle, "_unknown_at_end", lambda _, end: end, Options(idempotent=True), 1, 6),
         (lifecycle, "_may_try_again", _may_always, Options(retries=1), 1, 5),
         (lifecycle, "_stopped_half_way", lambda _: False, TWO[0], 2, 5),
-        (lifecycle, "_must_have_free_effect", lambda *_: None, TWO[0], 2, 2),
+        (lifecycle, "must_have_free_effect", lambda *_: None, TWO[0], 2, 2),
         (workers, "lease_of", lambda _: None, MORE["lease"], 1, 6),
         (lifecycle, "must_be_same", lambda *_: None, MORE["key"], 1, 1),
         (lifecycle, "must_be_allowed", _without_claim, MORE["claims"], 1, 2),

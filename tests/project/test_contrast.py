@@ -26,7 +26,7 @@ from sayso.model import lifecycle
 
 folder, is_broken, *wanted = sys.argv[1:]
 if is_broken == "broken":
-    lifecycle._must_have_free_effect = lambda *_: None
+    lifecycle.must_have_free_effect = lambda *_: None
 print(json.dumps([cell({"Gate": Gate, "Plain": Plain}[who], name, Path(folder) / who / name).text
                   for who, name in (one.split() for one in wanted)]))
 """

@@ -25,8 +25,8 @@ from sayso.cli.policy import grant_rows
 from sayso.gates.dialog import person_is_at_terminal
 from sayso.model import canonical
 from sayso.model.edit import edited_call, schema_of
-from sayso.model.lifecycle import is_due
-from sayso.model.request import LIVE, Call, Request, State, changed
+from sayso.model.lifecycle import is_due, must_have_free_effect
+from sayso.model.request import Call, Request, State, changed
 from sayso.model.reviewer import name_of
 from sayso.model.schema import SchemaError
 from sayso.model.text import escape, hidden_in
@@ -325,10 +325,12 @@ def _what_happens_next(cli: CliContext, request: Request) -> list[str]:
     """Return rows that say whether an approved call can start now, and if not, why."""
     if (stop := cli.review.stopped()) is not None:
         return [f"{stop_row(stop)}; it can start after `sayso go`"]
-    may_repeat = request.decision is not None and request.decision.again
-    others = [] if may_repeat else [one for one in cli.review.same_effect(request) if one.state in LIVE | {State.DONE}]
-    if others:
-        cautions = full_text.effect_cautions(others, clock.now())
+    others = () if request.effect is None else cli.review.store.by_effect(request.effect)
+    now = clock.now()
+    try:
+        must_have_free_effect(request, others, now)
+    except errors.EffectTakenError as taken:
+        cautions = full_text.effect_cautions([one for one in others if one.id == taken.other], now)
         return [*(f"warning: {one}" for one in cautions), "it does not start until that has ended without its effect"]
     return ["waiting for the program to run it"]
 

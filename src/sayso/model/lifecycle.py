@@ -456,7 +456,7 @@ def _may_try_again(request: Request, execution: Execution, now: datetime) -> boo
 _TAKEN, _OPEN = {State.RUNNING, State.DONE, State.UNKNOWN}, {State.PENDING, State.APPROVED}
 
 
-def _must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
+def must_have_free_effect(request: Request, same_effect: Sequence[Request], now: datetime) -> None:
     """Check that no other request holds the effect, unless the reviewers allowed it to happen again.
 
     Only a failure frees the effect of a call that began, with a retry left only if it never paused after a part of it.
@@ -516,7 +516,7 @@ def start(
         left = -((now - held_until) // timedelta(milliseconds=1))  # rounded up: a start after it is not too early
         raise errors.ApprovalHeldError(request.id, until=held_until, milliseconds=left)
     if same_effect:
-        _must_have_free_effect(request, same_effect, now)
+        must_have_free_effect(request, same_effect, now)
     attempt = 1 if before is None else before.attempt + 1
     stopped, unresolved = (0, False) if before is None else (before.stopped, again or before.unresolved)
     execution = Execution(
