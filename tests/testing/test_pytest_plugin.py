@@ -216,7 +216,7 @@ def test_a_run_that_uses_no_fixture_loads_nothing_but_the_plugin(project: Path) 
 
         def test_what_is_loaded():
             loaded = sorted(name for name in sys.modules if name.partition(".")[0] == "sayso")
-            small = ["sayso.gates"]
+            small = ["sayso.gates", "sayso.gates.dialog"]
             assert loaded == ["sayso", *small, "sayso.testing", "sayso.testing.pytest_plugin"]
             assert not {"pydantic", "sqlite3"} & set(sys.modules)
     """, "-p", "no:asyncio", "-p", "no:anyio", "-p", "no:hypothesispytest", "-p", "no:schemathesis")  # fmt: skip
