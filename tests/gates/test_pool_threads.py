@@ -385,3 +385,24 @@ def test_a_context_that_has_served_a_job_is_in_the_run_that_it_was_in_before(sto
         assert len({pause.confirmation_id for pause in asked}) == 1
 
     asyncio.run(main())
+
+
+def test_a_thread_that_has_its_tasks_run_hands_it_on_to_no_thread_of_its_own(store: Store) -> None:
+    pay, asked = payer(), list[str]()
+
+    def in_tasks_of_its_own(_: Any) -> None:
+        async def user() -> None:
+            asked.append((await asyncio.to_thread(held, pay, 5)).confirmation_id)
+            sayso.Review().approve(asked[-1], by="ada")
+
+        async def users() -> None:
+            for _ in range(2):
+                await asyncio.create_task(user())
+
+        asyncio.run(users())
+
+    async def main() -> None:
+        await (await sayso.aio.hold("x", {}, when=False)).once(in_tasks_of_its_own)
+
+    asyncio.run(main())
+    assert asked[0] != asked[1]

@@ -229,12 +229,17 @@ MUTANTS = [
     ),
     Mutant(
         "a pool's thread is not in the run of its caller's parent", "gates/scope.py",
-        "if is_here and (job is None or scope is _handed.get()):", "if is_here:",
+        "if is_here and (job is None or _handed.get() == (scope, threading.get_ident())):", "if is_here:",
         "gates/test_pool_threads.py::test_a_pools_thread_does_not_stand_in_the_run_of_its_callers_parent",
     ),
     Mutant(
+        "a thread that has its task's run hands it on to no thread of its own", "gates/scope.py",
+        "_handed.get() == (scope, threading.get_ident())", "_handed.get() is not None",
+        "gates/test_pool_threads.py::test_a_thread_that_has_its_tasks_run_hands_it_on_to_no_thread_of_its_own",
+    ),
+    Mutant(
         "a module's thread is in the run of its task", "gates/scope.py",
-        "job is None or scope is _handed.get()", "job is None",
+        "job is None or _handed.get() == (scope, threading.get_ident())", "job is None",
         "runs/test_module.py::test_module_without_one_runs_again_and_finds_the_decision",
     ),
     Mutant(

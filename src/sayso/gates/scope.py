@@ -305,8 +305,8 @@ def _after_fork() -> None:
 
 _scope: ContextVar[Scope | None] = ContextVar("sayso_scope", default=None)
 _MOST_IN_LINEAGE = 64
-_handed: ContextVar[Scope | None] = ContextVar("sayso_handed", default=None)
-"""The scope that a task gave to the thread which it awaits; see `in_this_run`."""
+_handed: ContextVar[tuple[Scope, int] | None] = ContextVar("sayso_handed", default=None)
+"""The scope that a task gave to the thread which it awaits, and that thread; see `in_this_run`."""
 
 
 def current_task() -> Any:
@@ -333,7 +333,7 @@ def current() -> Scope:
     is_here = owner is not None and _covers(owner, task)
     is_own_thread = owner is not None and owner.thread == threading.get_ident()
     job = None if task is not None or (is_here and is_own_thread) else interruptions.job()
-    if is_here and (job is None or scope is _handed.get()):
+    if is_here and (job is None or _handed.get() == (scope, threading.get_ident())):
         return cast("Scope", scope)
     # A scope of another process is no parent. One that a pool's thread got with its caller's context is no more than
     # that: it may be the one of the caller's parent, and so others' as well.
@@ -352,7 +352,7 @@ def in_this_run(function: Callable[_P, _T]) -> Callable[_P, _T]:
     here = current()
 
     def run_here(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        _handed.set(here)  # the thread has a context of its own
+        _handed.set((here, threading.get_ident()))  # in a context of its own, which its own threads inherit
         return function(*args, **kwargs)
 
     return run_here
